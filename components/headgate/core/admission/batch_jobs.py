@@ -15,6 +15,7 @@ from headgate.core.admission.rules import (
 )
 from headgate.core.admission.topology_requests import PREFERRED, REQUIRED, Template
 from headgate.core.admission.workloads import ELASTIC_GATE
+from headgate.core.api.job_kinds import BATCH_JOB
 from headgate.core.api.names import COMPLETIONS_EQUAL_PARALLELISM, ELASTIC_JOB, MIN_PARALLELISM
 
 STOPPING: Final = "kueue.x-k8s.io/stopping"
@@ -142,11 +143,7 @@ def _elastic_topology() -> tuple[AdmissionRule, ...]:
 
 JOB: Final = job_target(
     JobKindRules(
-        group="batch",
-        version="v1",
-        kind="Job",
-        plural="jobs",
-        framework="batch/job",
+        kind=BATCH_JOB,
         suspended=_SUSPENDED,
         templates=(_TEMPLATE,),
         supports=frozenset({"prebuilt", "elastic"}),

@@ -30,36 +30,22 @@ from headgate.core.admission.rules import (
 )
 from headgate.core.admission.topology_requests import Template, rules_of
 from headgate.core.admission.workloads import ELASTIC_GATE
+from headgate.core.api.job_kinds import JOB_KINDS, JobKind
 from headgate.core.api.names import ELASTIC_JOB, MAX_EXEC_TIME_LABEL, PREBUILT, PRIORITY_CLASS_LABEL, QUEUE_LABEL
 
 DEFAULT: Final = "default"
 OLD_LABELS: Final = "oldObject.metadata.?labels"
 OLD_ANNOTATIONS: Final = "oldObject.metadata.?annotations"
 
-OWNING_KINDS: Final = (
-    "batch/v1/Job",
-    "jobset.x-k8s.io/v1alpha2/JobSet",
-    "kubeflow.org/v1/JAXJob",
-    "kubeflow.org/v1/PaddleJob",
-    "kubeflow.org/v1/PyTorchJob",
-    "kubeflow.org/v1/TFJob",
-    "kubeflow.org/v1/XGBoostJob",
-    "kubeflow.org/v2beta1/MPIJob",
-    "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet",
-    "ray.io/v1/RayCluster",
-    "ray.io/v1/RayJob",
-    "ray.io/v1/RayService",
-    "sparkoperator.k8s.io/v1beta2/SparkApplication",
-    "trainer.kubeflow.org/v1alpha1/TrainJob",
-    "workload.codeflare.dev/v1beta2/AppWrapper",
-    "apps/v1/Deployment",
-    "apps/v1/ReplicaSet",
-    "apps/v1/StatefulSet",
-)
-"""The kinds whose objects own jobs or pods that they run themselves, by apiVersion and kind."""
-
 BETWEEN: Final = "apps/v1/ReplicaSet"
 """A kind that is between a Deployment and its pods: it has the labels of these, and is no job by itself."""
+
+OWNING_KINDS: Final = (
+    *(f"{each.api_version}/{each.kind}" for each in JOB_KINDS if not each.of_pods),
+    "apps/v1/Deployment",
+    BETWEEN,
+)
+"""The kinds whose objects own jobs or pods that they run themselves, by apiVersion and kind."""
 
 _OWNED: Final = (
     "object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false) && "
@@ -88,11 +74,7 @@ class JobKindRules(msgspec.Struct, frozen=True, kw_only=True):
     that not all kinds have: `prebuilt`, `elastic`.
     """
 
-    group: str
-    version: str
-    kind: str
-    plural: str
-    framework: str
+    kind: JobKind
     suspend: tuple[str, ...] = ("spec", "suspend")
     suspended: str = ""
     templates: tuple[Template, ...] = ()
@@ -102,11 +84,6 @@ class JobKindRules(msgspec.Struct, frozen=True, kw_only=True):
     defaults: tuple[Default, ...] = ()
     variables: tuple[Variable, ...] = ()
     update_when: str = ""
-
-    @property
-    def gvk(self) -> str:
-        """As Go prints it."""
-        return f"{self.group}/{self.version}, Kind={self.kind}" if self.group else f"/{self.version}, Kind={self.kind}"
 
 
 def common_variables(suspended: str) -> tuple[Variable, ...]:
@@ -125,36 +102,36 @@ def common_variables(suspended: str) -> tuple[Variable, ...]:
     )
 
 
-def job_target(kind: JobKindRules) -> AdmissionTarget:
+def job_target(rules: JobKindRules) -> AdmissionTarget:
     """The table of a kind of jobs."""
-    path = ".?".join(kind.suspend)
-    suspended = kind.suspended or f"object.{path}.orValue(false)"
-    again = BOTH if kind.validates_again else (AdmissionOperation.CREATE,)
-    topology = tuple(rule for each in kind.templates for rule in rules_of(each))
+    path = ".?".join(rules.suspend)
+    suspended = rules.suspended or f"object.{path}.orValue(false)"
+    again = BOTH if rules.validates_again else (AdmissionOperation.CREATE,)
+    topology = tuple(rule for each in rules.templates for rule in rules_of(each))
     every = (
         *queue_name(again),
-        *_prebuilt(again, kind),
+        *_prebuilt(again, rules),
         *_max_exec_time(again),
-        *elastic_support(again, kind.gvk, supported="elastic" in kind.supports),
+        *elastic_support(again, rules.kind.gvk, supported="elastic" in rules.supports),
         *gated_by(),
         *_updates(),
-        *kind.rules,
+        *rules.rules,
         *topology,
     )
-    if kind.update_when:
-        every = tuple(_only_when(each, kind.update_when) for each in every)
+    if rules.update_when:
+        every = tuple(_only_when(each, rules.update_when) for each in every)
     return AdmissionTarget(
-        group=kind.group,
-        version=kind.version,
-        kind=kind.kind,
-        plural=kind.plural,
-        framework=kind.framework,
-        variables=(*common_variables(suspended), *kind.variables),
+        group=rules.kind.group,
+        version=rules.kind.version,
+        kind=rules.kind.kind,
+        plural=rules.kind.plural,
+        framework=rules.kind.framework,
+        variables=(*common_variables(suspended), *rules.variables),
         rules=every,
         defaults=(
             *default_labels(),
-            *suspending(FieldChange(path=kind.suspend, value="true"), condition="!variables.suspended"),
-            *kind.defaults,
+            *suspending(FieldChange(path=rules.suspend, value="true"), condition="!variables.suspended"),
+            *rules.defaults,
         ),
     )
 
@@ -196,7 +173,7 @@ def elastic_support(
     )
 
 
-def _prebuilt(operations: tuple[AdmissionOperation, ...], kind: JobKindRules) -> tuple[AdmissionRule, ...]:
+def _prebuilt(operations: tuple[AdmissionOperation, ...], of: JobKindRules) -> tuple[AdmissionRule, ...]:
     """The name of a prebuilt Workload: the annotation's if it is set, else the label's."""
     by_annotation = f"{annotation(PREBUILT)} != ''"
     by_label = f"{annotation(PREBUILT)} == '' && {has_annotation(PREBUILT, LABELS)}"
@@ -211,7 +188,7 @@ def _prebuilt(operations: tuple[AdmissionOperation, ...], kind: JobKindRules) ->
             name=f"prebuilt-{name}", field=field, when=when, holds="", value=value, operations=operations
         )
         rules += subdomain(base, value)
-        if "prebuilt" not in kind.supports:
+        if "prebuilt" not in of.supports:
             rules.append(
                 msgspec.structs.replace(
                     base,
@@ -219,7 +196,7 @@ def _prebuilt(operations: tuple[AdmissionOperation, ...], kind: JobKindRules) ->
                     holds=f"{value} == ''",
                     value="",
                     error=ErrorType.FORBIDDEN,
-                    detail=f'Is not supported for "{kind.gvk}"',
+                    detail=f'Is not supported for "{of.kind.gvk}"',
                 )
             )
         rules.append(

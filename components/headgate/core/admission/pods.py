@@ -22,6 +22,7 @@ from headgate.core.admission.rules import (
     label,
 )
 from headgate.core.admission.topology_requests import Template
+from headgate.core.api import job_kinds
 from headgate.core.api.names import (
     ADMISSION_GATE,
     MANAGED,
@@ -230,11 +231,7 @@ def _defaults() -> tuple[Default, ...]:
 def _pod() -> AdmissionTarget:
     made = job_target(
         JobKindRules(
-            group="",
-            version="v1",
-            kind="Pod",
-            plural="pods",
-            framework="pod",
+            kind=job_kinds.POD,
             suspended=f"(object.?status.?phase.orValue('') in ['Succeeded', 'Failed'] || {_GATED % ADMISSION_GATE})",
             validates_again=False,
             templates=(Template(metadata="object.?metadata", field="metadata", name="pod"),),

@@ -14,6 +14,8 @@ from headgate.core.admission.rules import (
 )
 from headgate.core.admission.topology_requests import Template, pod_set_groups
 from headgate.core.admission.workloads import ELASTIC_GATE
+from headgate.core.api import job_kinds
+from headgate.core.api.job_kinds import JobKind
 from headgate.core.api.names import ELASTIC_JOB
 
 POD_SETS_MAX: Final = 18
@@ -161,14 +163,10 @@ def _cluster_elastic() -> tuple[AdmissionRule, ...]:
     )
 
 
-def _ray(kind: str, **more: object) -> AdmissionTarget:
+def _ray(kind: JobKind, **more: object) -> AdmissionTarget:
     return job_target(
         JobKindRules(
-            group="ray.io",
-            version="v1",
             kind=kind,
-            plural=f"{kind.lower()}s",
-            framework=f"ray.io/{kind.lower()}",
             supports=frozenset({"prebuilt", "elastic"}),
             update_when=WAS_MANAGED,
             variables=(CHECKS_FORMER,),
@@ -180,7 +178,7 @@ def _ray(kind: str, **more: object) -> AdmissionTarget:
 _OF, _FIELD, _WORKERS = _cluster("spec")
 
 RAY_CLUSTER: Final = _ray(
-    "RayCluster",
+    job_kinds.RAY_CLUSTER,
     templates=_templates(_OF, _FIELD, _WORKERS),
     rules=(
         _autoscaling(
@@ -231,7 +229,7 @@ def _ray_job() -> tuple[AdmissionRule, ...]:
 
 
 RAY_JOB: Final = _ray(
-    "RayJob",
+    job_kinds.RAY_JOB,
     templates=_templates(_JOB_OF, _JOB_FIELD, _JOB_WORKERS),
     rules=(
         *_ray_job(),
@@ -244,7 +242,7 @@ RAY_JOB: Final = _ray(
 _SERVICE_OF, _SERVICE_FIELD, _SERVICE_WORKERS = _cluster("spec.rayClusterConfig", shown="spec.rayClusterSpec")
 
 RAY_SERVICE: Final = _ray(
-    "RayService",
+    job_kinds.RAY_SERVICE,
     suspend=("spec", "rayClusterConfig", "suspend"),
     templates=_templates(_SERVICE_OF, _SERVICE_FIELD, _SERVICE_WORKERS),
     rules=(
@@ -256,11 +254,7 @@ RAY_SERVICE: Final = _ray(
 
 SPARK_APPLICATION: Final = job_target(
     JobKindRules(
-        group="sparkoperator.k8s.io",
-        version="v1beta2",
-        kind="SparkApplication",
-        plural="sparkapplications",
-        framework="sparkoperator.k8s.io/sparkapplication",
+        kind=job_kinds.SPARK_APPLICATION,
         supports=frozenset(),
         update_when=WAS_MANAGED,
         variables=(CHECKS_FORMER,),

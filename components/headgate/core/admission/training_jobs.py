@@ -5,6 +5,8 @@ from typing import Final
 from headgate.core.admission.jobs import JobKindRules, job_target
 from headgate.core.admission.rules import CREATE, AdmissionRule, AdmissionTarget, Default, Each, FieldChange
 from headgate.core.admission.topology_requests import GATES, GROUP, Template, pod_set_groups
+from headgate.core.api import job_kinds
+from headgate.core.api.job_kinds import JobKind
 from headgate.core.api.names import POD_INDEX_OFFSET
 
 RUN_POLICY: Final = ("spec", "runPolicy", "suspend")
@@ -19,11 +21,7 @@ _PODS_EACH: Final = (
 
 JOB_SET: Final = job_target(
     JobKindRules(
-        group="jobset.x-k8s.io",
-        version="v1alpha2",
-        kind="JobSet",
-        plural="jobsets",
-        framework="jobset.x-k8s.io/jobset",
+        kind=job_kinds.JOB_SET,
         templates=(
             Template(
                 metadata=f"{_JOB}.template.?metadata",
@@ -52,15 +50,11 @@ def _replicas(field: str) -> Template:
     )
 
 
-def _kubeflow(kind: str, field: str, *, prebuilt: bool = True) -> AdmissionTarget:
+def _kubeflow(kind: JobKind, field: str, *, prebuilt: bool = True) -> AdmissionTarget:
     """A job of the Training Operator; what is checked on create is not checked again on update, but topology is."""
     return job_target(
         JobKindRules(
-            group="kubeflow.org",
-            version="v1",
             kind=kind,
-            plural=f"{kind.lower()}s",
-            framework=f"kubeflow.org/{kind.lower()}",
             suspend=RUN_POLICY,
             templates=(_replicas(field),),
             validates_again=False,
@@ -84,11 +78,7 @@ _WORKER: Final = "object.spec.?mpiReplicaSpecs.?Worker"
 
 MPI_JOB: Final = job_target(
     JobKindRules(
-        group="kubeflow.org",
-        version="v2beta1",
-        kind="MPIJob",
-        plural="mpijobs",
-        framework="kubeflow.org/mpijob",
+        kind=job_kinds.MPI_JOB,
         suspend=RUN_POLICY,
         templates=(_replicas("mpiReplicaSpecs"),),
         rules=_mpi_rules(),
@@ -120,11 +110,7 @@ MPI_JOB: Final = job_target(
 
 TRAIN_JOB: Final = job_target(
     JobKindRules(
-        group="trainer.kubeflow.org",
-        version="v1alpha1",
-        kind="TrainJob",
-        plural="trainjobs",
-        framework="trainer.kubeflow.org/trainjob",
+        kind=job_kinds.TRAIN_JOB,
         defaults=(
             Default(
                 name="runtime-patch",
@@ -145,22 +131,18 @@ TRAIN_JOB: Final = job_target(
 
 APP_WRAPPER: Final = job_target(
     JobKindRules(
-        group="workload.codeflare.dev",
-        version="v1beta2",
-        kind="AppWrapper",
-        plural="appwrappers",
-        framework="workload.codeflare.dev/appwrapper",
+        kind=job_kinds.APP_WRAPPER,
         validates_again=False,
     )
 )
 
 TRAINING_JOBS: Final = (
     JOB_SET,
-    _kubeflow("PyTorchJob", "pytorchReplicaSpecs"),
-    _kubeflow("TFJob", "tfReplicaSpecs"),
-    _kubeflow("XGBoostJob", "xgbReplicaSpecs"),
-    _kubeflow("PaddleJob", "paddleReplicaSpecs"),
-    _kubeflow("JAXJob", "jaxReplicaSpecs", prebuilt=False),
+    _kubeflow(job_kinds.PYTORCH_JOB, "pytorchReplicaSpecs"),
+    _kubeflow(job_kinds.TF_JOB, "tfReplicaSpecs"),
+    _kubeflow(job_kinds.XGBOOST_JOB, "xgbReplicaSpecs"),
+    _kubeflow(job_kinds.PADDLE_JOB, "paddleReplicaSpecs"),
+    _kubeflow(job_kinds.JAX_JOB, "jaxReplicaSpecs", prebuilt=False),
     MPI_JOB,
     TRAIN_JOB,
     APP_WRAPPER,
