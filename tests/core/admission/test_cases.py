@@ -8,7 +8,7 @@ from tests.support.admission_cases import QUEUED, Case, cases, found_at, merged
 
 from headgate.core.admission.kinds import TARGETS
 from headgate.core.admission.review import AdmissionRequest, Problem, defaulted, problems
-from headgate.core.admission.rules import AdmissionOperation, Params
+from headgate.core.admission.rules import Params
 from headgate.core.admission.settings import AdmissionSettings
 
 SETTINGS = AdmissionSettings(frameworks=tuple(each.framework for each in TARGETS if each.framework))
@@ -28,19 +28,19 @@ class Facts:
 def found_in(case: Case) -> tuple[dict[str, Any], list[Problem]]:
     """The object after the last step that was allowed, and the problems of the one that was not."""
     target, facts = BY_KIND[case.kind], Facts()
-    created = AdmissionRequest(operation=AdmissionOperation.CREATE, object=case.object, namespace=case.namespace)
+    created = AdmissionRequest(object=case.object, namespace=case.namespace)
     obj = defaulted(target, SETTINGS, created, facts).object
     found = problems(
         target,
         SETTINGS,
-        AdmissionRequest(operation=AdmissionOperation.CREATE, object=obj, namespace=case.namespace),
+        AdmissionRequest(object=obj, namespace=case.namespace),
         facts,
     )
     for _, patch in case.steps:
         if found:
             break
         new = merged(obj, patch)
-        step = AdmissionRequest(operation=AdmissionOperation.UPDATE, object=new, old=obj, namespace=case.namespace)
+        step = AdmissionRequest(object=new, old=obj, namespace=case.namespace)
         found, obj = problems(target, SETTINGS, step, facts), new
     return obj, found
 
@@ -64,6 +64,6 @@ def test_the_update_that_takes_a_queue_away_is_checked_by_its_gate(kind: str, *,
     metadata = {"name": "j", "namespace": "plain"}
     old = {"metadata": {**metadata, "labels": {"kueue.x-k8s.io/queue-name": "q"}}, "spec": {"suspend": False}}
     new = {"metadata": metadata, "spec": {"suspend": False}}
-    step = AdmissionRequest(operation=AdmissionOperation.UPDATE, object=new, old=old, namespace="plain")
+    step = AdmissionRequest(object=new, old=old, namespace="plain")
     fields = [each.field for each in problems(target, settings, step, Facts())]
     assert ("metadata.labels[kueue.x-k8s.io/queue-name]" in fields) is is_on

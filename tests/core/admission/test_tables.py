@@ -11,7 +11,7 @@ from headgate.core.admission.kinds import JOBS, TARGETS
 from headgate.core.admission.pods import POD
 from headgate.core.admission.policies import policies
 from headgate.core.admission.review import COMPUTED, FUNCTIONS, AdmissionRequest, defaulted, problems
-from headgate.core.admission.rules import AdmissionOperation, AdmissionTarget, Params
+from headgate.core.admission.rules import AdmissionTarget, Params
 from headgate.core.admission.settings import AdmissionSettings, settings_of
 from headgate.core.admission.webhooks import configurations
 from headgate.core.api.names import ADMISSION_GATE, GATED_BY, POD_PARENT, QUEUE_LABEL
@@ -122,9 +122,7 @@ def of_frameworks(*frameworks: str) -> AdmissionSettings:
 def defaulted_pod(settings: AdmissionSettings, metadata: dict[str, Any]) -> dict[str, Any]:
     """A pod as it is stored."""
     pod = {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    created = AdmissionRequest(
-        operation=AdmissionOperation.CREATE, object=pod, namespace="a", ancestor_is_managed=False
-    )
+    created = AdmissionRequest(object=pod, namespace="a", ancestor_is_managed=False)
     return defaulted(POD, settings, created, NoFacts()).object
 
 
@@ -153,7 +151,7 @@ def test_gates_of_a_stored_object_that_has_too_many_do_not_stop_its_updates() ->
     few = {"metadata": {"annotations": {GATED_BY: "a.io/1"}}}
 
     def refused(new: dict[str, Any]) -> list[str]:
-        update = AdmissionRequest(operation=AdmissionOperation.UPDATE, object=new, old=before)
+        update = AdmissionRequest(object=new, old=before)
         target = AdmissionTarget(group="g", version="v", kind="K", plural="ks", rules=gated_by())
         return [
             each.rule

@@ -1,22 +1,24 @@
 """
 Whether an owner of an object, or an owner of that, is a job that is managed (Kueue's FindAncestorJobManagedByKueue).
 
-`managed_above` asks for one owner after the other and is sent each as it is: its callers read them from an API server
-or from a store. Only the kinds whose frameworks are enabled are managed; of others, and of ReplicaSets, only the owners
+`deciding` asks for one owner after the other and is sent each as it is: its callers read them from an API server or
+from a store. Only the kinds whose frameworks are enabled are managed; of others, and of ReplicaSets, only the owners
 count.
 """
 
-from collections.abc import Generator
-from typing import Any, Final
+from collections.abc import Callable, Generator
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from headgate.core.admission.jobs import OWNING_KINDS
 from headgate.core.admission.kinds import JOBS
+from headgate.core.admission.review import AdmissionRequest, AncestorUnknownError
 from headgate.core.admission.settings import AdmissionSettings
 from headgate.core.api.names import QUEUE_LABEL
 
 Json = dict[str, Any]
+Answer = TypeVar("Answer")
 
 OWNERS_MAX: Final = 10
 """The longest chain of owners that is followed."""
@@ -45,7 +47,24 @@ class OwnerRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return f"{self.kind} {self.name}"
 
 
-def managed_above(found: Json, settings: AdmissionSettings, *, is_new: bool) -> Generator[OwnerRef, Json | None, bool]:
+def deciding(
+    admitted: AdmissionRequest, settings: AdmissionSettings, decide: Callable[[AdmissionRequest], Answer]
+) -> Generator[OwnerRef, Json | None, Answer]:
+    """
+    The answer to a request. Where it depends on the owners of the object, and only there, they are asked for.
+
+    Yields each owner that has to be read, and is sent it, or None when it is gone. Raises OwnerError where the owners
+    cannot be followed, and what `decide` raises.
+    """
+    is_managed = None if _controller_of(admitted.object) is not None else False
+    try:
+        return decide(msgspec.structs.replace(admitted, ancestor_is_managed=is_managed, asks=True))
+    except AncestorUnknownError:
+        is_managed = yield from _managed_above(admitted.object, settings, is_new=admitted.old is None)
+        return decide(msgspec.structs.replace(admitted, ancestor_is_managed=is_managed))
+
+
+def _managed_above(found: Json, settings: AdmissionSettings, *, is_new: bool) -> Generator[OwnerRef, Json | None, bool]:
     """
     Yields the owners that have to be read, nearest first, and is sent each; the first that is managed ends it.
 
@@ -54,7 +73,7 @@ def managed_above(found: Json, settings: AdmissionSettings, *, is_new: bool) -> 
     for a chain that does not end.
     """
     seen: dict[str, None] = {}
-    while (owner := controller_of(found)) is not None:
+    while (owner := _controller_of(found)) is not None:
         if owner.uid in seen or len(seen) >= OWNERS_MAX:
             raise OwnerError(f"the owners of the object lead to {owner} without end")
         seen[owner.uid] = None
@@ -74,7 +93,7 @@ def managed_above(found: Json, settings: AdmissionSettings, *, is_new: bool) -> 
     return False
 
 
-def controller_of(found: Json) -> OwnerRef | None:
+def _controller_of(found: Json) -> OwnerRef | None:
     """The owner reference of the controller, if that is of a kind that owns jobs or pods."""
     for each in found["metadata"].get("ownerReferences") or ():
         if each.get("controller") and f"{each['apiVersion']}/{each['kind']}" in OWNING_KINDS:

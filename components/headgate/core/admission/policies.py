@@ -87,12 +87,7 @@ def _variables(target: AdmissionTarget, settings: AdmissionSettings, texts: Sequ
             needed.add(each.name)
             found += " " + each.expression
     return [
-        {
-            "name": each.name,
-            "expression": each.expression if not each.gate or settings.is_on(each.gate) else each.otherwise,
-        }
-        for each in target.variables
-        if each.name in needed
+        {"name": each.name, "expression": settings.text_of(each)} for each in target.variables if each.name in needed
     ]
 
 

@@ -64,18 +64,22 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """
-    What is to be admitted. `old` is None on create.
+    What is to be admitted: an object that is created, or with `old` one that is updated.
 
     `ancestor_is_managed` None means that nobody has looked: then every owner of such a kind counts as managed, or with
     `asks` AncestorUnknownError is raised where it matters, so that only what matters is looked up.
     """
 
-    operation: AdmissionOperation
     object: Json
     old: Json | None = None
     namespace: str = ""
     ancestor_is_managed: bool | None = None
     asks: bool = False
+
+    @property
+    def operation(self) -> AdmissionOperation:
+        """Which of the two."""
+        return AdmissionOperation.CREATE if self.old is None else AdmissionOperation.UPDATE
 
 
 class AncestorUnknownError(Exception):
@@ -107,10 +111,7 @@ class _Lazy(dict[str, Any]):
         super().__init__({ANCESTOR: admitted.ancestor_is_managed} if is_known else {})
         self._asks = admitted.asks and not is_known
         self._scope = scope
-        self._texts = {
-            each.name: each.expression if not each.gate or settings.is_on(each.gate) else each.otherwise
-            for each in target.variables
-        }
+        self._texts = {each.name: settings.text_of(each) for each in target.variables}
 
     def __contains__(self, name: object) -> bool:
         return name in self._texts

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.core.admission.rules import MANAGES_UNNAMED, AdmissionTarget
+from headgate.core.admission.rules import MANAGES_UNNAMED, AdmissionTarget, Variable
 from headgate.core.config import feature_gates
 from headgate.core.config.frameworks import JOB_FRAMEWORK, is_implied, is_named
 from headgate.core.config.reader import read_configuration
@@ -29,6 +29,10 @@ class AdmissionSettings(msgspec.Struct, frozen=True, kw_only=True):
         if gate.startswith("!"):
             return not self.is_on(gate[1:])
         return self.manages_unnamed if gate == MANAGES_UNNAMED else feature_gates.is_on(self.gates, gate)
+
+    def text_of(self, variable: Variable) -> str:
+        """The expression that a variable is under these settings."""
+        return variable.expression if not variable.gate or self.is_on(variable.gate) else variable.otherwise
 
     def covers(self, target: AdmissionTarget) -> bool:
         """Whether objects of a kind are looked at: its framework is enabled, or it is one of Kueue's own kinds."""

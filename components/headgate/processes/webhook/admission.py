@@ -17,9 +17,9 @@ from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
 from headgate.adapters.kubernetes.resources import Resource
 from headgate.core.admission import review
-from headgate.core.admission.ancestors import OwnerError, OwnerRef, controller_of, managed_above
+from headgate.core.admission.ancestors import OwnerError, OwnerRef, deciding
 from headgate.core.admission.kinds import TARGETS
-from headgate.core.admission.review import AdmissionRequest, AncestorUnknownError
+from headgate.core.admission.review import AdmissionRequest
 from headgate.core.admission.rules import AdmissionOperation, AdmissionTarget, Params
 from headgate.core.admission.settings import AdmissionSettings
 from headgate.core.kubernetes.cel import CelError
@@ -97,30 +97,17 @@ class AdmissionHandlers:
         """The response to a request; owners are looked up only where a rule depends on them. Raises OwnerError."""
         if not self._settings.covers(target) or request["operation"] not in tuple(AdmissionOperation):
             return {"allowed": True}
-        found: Json = request["object"]
         admitted = AdmissionRequest(
-            operation=AdmissionOperation(request["operation"]),
-            object=found,
-            old=request.get("oldObject"),
-            namespace=request.get("namespace", ""),
-            ancestor_is_managed=False if controller_of(found) is None else None,
-            asks=True,
+            object=request["object"], old=request.get("oldObject"), namespace=request.get("namespace", "")
         )
+        asking = deciding(admitted, self._settings, decide)
         try:
-            return decide(admitted)
-        except AncestorUnknownError:
-            is_managed = await self._has_managed_ancestor(admitted)
-            return decide(msgspec.structs.replace(admitted, ancestor_is_managed=is_managed))
-
-    async def _has_managed_ancestor(self, admitted: AdmissionRequest) -> bool:
-        """Whether an owner, or an owner of it, is a job that is managed. Raises OwnerError."""
-        walk = managed_above(admitted.object, self._settings, is_new=admitted.old is None)
-        try:
-            owner = next(walk)
+            owner = next(asking)
             while True:
-                owner = walk.send(await self._read(owner, admitted.namespace))
+                owner = asking.send(await self._read(owner, admitted.namespace))
         except StopIteration as end:
-            return bool(end.value)
+            response: Json = end.value
+            return response
 
     async def _read(self, owner: OwnerRef, namespace: str) -> Json | None:
         try:

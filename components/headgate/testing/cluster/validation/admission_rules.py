@@ -9,14 +9,12 @@ Headgate's own processes are left alone. Called by the registry for each write.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from headgate.core.admission import review
-from headgate.core.admission.ancestors import OwnerError, controller_of, managed_above
+from headgate.core.admission.ancestors import OwnerError, deciding
 from headgate.core.admission.kinds import TARGETS
 from headgate.core.admission.queues import GROUP
-from headgate.core.admission.review import AdmissionRequest, AncestorUnknownError
-from headgate.core.admission.rules import AdmissionOperation, AdmissionTarget, Params
+from headgate.core.admission.review import AdmissionRequest
+from headgate.core.admission.rules import AdmissionTarget, Params
 from headgate.core.admission.settings import AdmissionSettings
 from headgate.core.admission.webhooks import SYSTEM_NAMESPACE, name_of
 from headgate.core.kubernetes.cel import CelError
@@ -107,36 +105,22 @@ class AdmissionRules:
         admitted: AdmissionRequest,
         decide: Callable[[AdmissionRequest], _Answer],
     ) -> _Answer:
+        asking = deciding(admitted, self._settings, decide)
         try:
-            try:
-                return decide(admitted)
-            except AncestorUnknownError:
-                is_managed = self._has_managed_ancestor(admitted)
-                return decide(msgspec.structs.replace(admitted, ancestor_is_managed=is_managed))
-        except (OwnerError, CelError) as error:
-            raise _denied(target, prefix, str(error), []) from error
-
-    def _has_managed_ancestor(self, admitted: AdmissionRequest) -> bool:
-        walk = managed_above(admitted.object, self._settings, is_new=admitted.old is None)
-        try:
-            owner = next(walk)
+            owner = next(asking)
             while True:
                 kind = BY_KIND.get((owner.api_version.rpartition("/")[0], owner.kind))
                 entry = self._reader.find(kind, admitted.namespace, owner.name) if kind is not None else None
-                owner = walk.send(None if entry is None else entry.obj)
+                owner = asking.send(None if entry is None else entry.obj)
         except StopIteration as end:
-            return bool(end.value)
+            answer: _Answer = end.value
+            return answer
+        except (OwnerError, CelError) as error:
+            raise _denied(target, prefix, str(error), []) from error
 
 
 def _request(fresh: JsonObject, old: JsonObject | None) -> AdmissionRequest:
-    return AdmissionRequest(
-        operation=AdmissionOperation.CREATE if old is None else AdmissionOperation.UPDATE,
-        object=fresh,
-        old=old,
-        namespace=fresh["metadata"].get("namespace", ""),
-        ancestor_is_managed=False if controller_of(fresh) is None else None,
-        asks=True,
-    )
+    return AdmissionRequest(object=fresh, old=old, namespace=fresh["metadata"].get("namespace", ""))
 
 
 def _denied(target: AdmissionTarget, prefix: str, message: str, causes: list[JsonObject]) -> ApiStatusError:
