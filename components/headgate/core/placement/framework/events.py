@@ -5,7 +5,7 @@ An event is a resource and one or more kinds of change. A plugin registers for e
 function any such event brings the pod back. The queue owns the events that changes of objects amount to.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import Enum, IntFlag
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +13,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from headgate.core.placement.cluster import Cluster
-    from headgate.core.placement.pods import Pod
+    from headgate.core.placement.pods import Pod, Shape
 
 
 class Action(IntFlag):
@@ -65,6 +65,10 @@ class Resource(Enum):
     DEVICE_CLASS = "resource.k8s.io/DeviceClass"
     POD_GROUP = "scheduling.k8s.io/PodGroup"
     ANY = "*"
+    ASSIGNED_POD = "AssignedPod"
+    """A pod that has a node. Plugins register for POD, which covers both."""
+    UNSCHEDULED_POD = "UnschedulablePod"
+    """A pod that has none yet."""
 
 
 class Hint(Enum):
@@ -82,8 +86,14 @@ HintFunction = Callable[["Pod", Any, Any, "Cluster"], Hint]
 
 
 class EventHint(msgspec.Struct, frozen=True):
-    """A registration: the events, and the hint; None brings the pod back by any of them."""
+    """
+    A registration: the events, and the hint; None brings the pod back by any of them.
+
+    `key` is the part of a pod's shape that the hint reads. With it the hint is asked once per event for all pods that
+    are equal in it, so it must read nothing else of the pod; without it the hint is asked for each pod.
+    """
 
     resource: Resource
     actions: Action
     hint: HintFunction | None = None
+    key: Callable[["Shape"], Hashable] | None = None

@@ -18,10 +18,18 @@ class NodeSpec(ApiBranch, frozen=True):
     taints: tuple[Taint, ...] = ()
 
 
+class NodeCondition(ApiBranch, frozen=True):
+    """`corev1.NodeCondition`."""
+
+    type: str = ""
+    status: str = ""
+
+
 class NodeStatus(ApiBranch, frozen=True):
-    """`corev1.NodeStatus`. No condition of a node is read: the node lifecycle controller turns them into taints."""
+    """`corev1.NodeStatus`. No filter reads a condition: the node lifecycle controller turns them into taints."""
 
     allocatable: dict[str, str | int | float] = {}
+    conditions: tuple[NodeCondition, ...] = ()
     images: tuple[ContainerImage, ...] = ()
     declared_features: tuple[str, ...] = ()
 

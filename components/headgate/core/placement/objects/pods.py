@@ -189,6 +189,13 @@ class PodCondition(ApiBranch, frozen=True):
     message: str = ""
 
 
+class PodClaimStatus(ApiBranch, frozen=True):
+    """`corev1.PodResourceClaimStatus`: the claim that was made from a template; None if none was needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodStatus(ApiBranch, frozen=True):
     """`corev1.PodStatus`."""
 
@@ -200,6 +207,7 @@ class PodStatus(ApiBranch, frozen=True):
     allocated_resources: dict[str, str | int | float] = {}
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resource_claim_statuses: tuple[PodClaimStatus, ...] = ()
 
 
 class PodObject(ApiBranch, frozen=True):
