@@ -23,6 +23,12 @@ from headgate.events.facts import ConfigurationObserved
 ABSENT = Path(__file__).parent / "absent.json"
 """What fields that are missing in the `configuration.observed` of earlier versions mean."""
 
+REQUIRED: dict[type, dict[str, str]] = {
+    contract.ResourceTransformation: {"input": "r"},
+    contract.CustomMetricLabel: {"name": "n"},
+}
+"""The fields that parts of a configuration cannot be without."""
+
 Flip = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -147,7 +153,7 @@ def test_what_a_missing_field_means_never_changes() -> None:
     that leaves a field out means, change `headgate.core.config.reader.DEFAULTS`.
     """
     fields = {
-        each.__name__: msgspec.to_builtins(each(**({"input": "r"} if each is contract.ResourceTransformation else {})))
+        each.__name__: msgspec.to_builtins(each(**REQUIRED.get(each, {})))
         for each in contract.ConfigurationBranch.__subclasses__()
     }
     assert json.loads(msgspec.json.encode({"fields": fields, "gates": feature_gates.UNRECORDED})) == json.loads(

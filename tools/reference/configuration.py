@@ -19,7 +19,7 @@ that every process and every replay decides by the same one. Without a file the 
 A new log begins with Kueue's defaults. A change that enables other kinds of jobs takes effect when the bridge starts.
 
 A field that neither Kueue nor Headgate has, and a field that asks for what Headgate does not do, is refused with its
-name and a remedy.
+name and a remedy. What a change has read otherwise, such as other labels of pods, is listed again at once.
 
 ```yaml
 apiVersion: config.kueue.x-k8s.io/v1beta2
@@ -38,6 +38,8 @@ _SECTIONS: Final = (
     contract.ResourcesConfiguration,
     contract.ResourceTransformation,
     contract.RetentionPolicies,
+    contract.MetricsConfiguration,
+    contract.CustomMetricLabel,
 )
 
 
@@ -63,7 +65,10 @@ def configuration_page() -> str:
     frameworks = (
         f"## Job integrations\n\n`integrations.frameworks` may list {', '.join(map(code, SUPPORTED))}. Kueue's other "
         "frameworks are refused; `externalFrameworks` is accepted, because Headgate schedules the Workloads that other "
-        "controllers make."
+        "controllers make.\n\n`integrations.labelKeysToCopy` names labels of jobs that their Workloads are created "
+        "with, as with Kueue: of the pods of a group each label may have one value only, and the group has no Workload "
+        "while they differ (Event `ErrWorkloadCompose`); Workloads of LeaderWorkerSets get them, those of StatefulSets "
+        "do not. A Workload does not follow when labels of its job change."
     )
     return page("Kueue's Configuration", INTRODUCTION, *decides, own, accepted, frameworks, _gates())
 

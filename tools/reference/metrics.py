@@ -19,7 +19,8 @@ Every process serves `/metrics` in Prometheus' text format. Counters begin at 0 
 `headgate_*` metrics are about the process that serves them. `kueue_*` metrics have Kueue's names, labels and buckets,
 so that dashboards made for Kueue work. Only the leader of the snapshotter serves them: a sum over all processes counts
 each admission once. They are all of Kueue's metrics; those of a queue, a cohort or a workload vanish with it. Without
-MultiKueue its two have no values.
+MultiKueue its two have no values. The configuration can add
+[labels of queues and workloads](../operate/monitoring.md#custom-labels).
 """
 
 

@@ -73,9 +73,38 @@ class ResourcesConfiguration(ConfigurationBranch, frozen=True):
 
 
 class IntegrationsConfiguration(ConfigurationBranch, frozen=True):
-    """`integrations`: the kinds of jobs that the cell runs, by Kueue's names."""
+    """
+    `integrations`: the kinds of jobs that the cell runs, by Kueue's names.
+
+    `label_keys_to_copy`: the labels of a job that its Workload is created with.
+    """
 
     frameworks: tuple[str, ...] = ("batch/job",)
+    label_keys_to_copy: tuple[str, ...] = ()
+
+
+SourceKind = Literal["ClusterQueue", "Cohort", "LocalQueue", "Workload"]
+"""The kinds of objects whose labels and annotations metrics can show."""
+
+
+class CustomMetricLabel(ConfigurationBranch, frozen=True):
+    """
+    `metrics.customLabels[]`: a label or an annotation of objects as the label `custom_<name>` of their metrics.
+
+    Without a source it is the label `name`. `tracked_values`: other values are shown as one; without any all are shown.
+    """
+
+    name: str
+    source_label_key: str = ""
+    source_annotation_key: str = ""
+    source_kind: SourceKind = "ClusterQueue"
+    tracked_values: tuple[str, ...] = ()
+
+
+class MetricsConfiguration(ConfigurationBranch, frozen=True):
+    """`metrics`. The custom labels are empty while the gate CustomMetricLabels is off."""
+
+    custom_labels: tuple[CustomMetricLabel, ...] = ()
 
 
 class RetentionPolicies(ConfigurationBranch, frozen=True):
@@ -110,6 +139,7 @@ class Configuration(ConfigurationBranch, frozen=True):
     object_retention_policies: RetentionPolicies = RetentionPolicies()
     managed_jobs_namespace_selector: LabelSelector | None = None
     integrations: IntegrationsConfiguration = IntegrationsConfiguration()
+    metrics: MetricsConfiguration = MetricsConfiguration()
     preemption_waits: bool = False
     wake_policy: WakePolicyName = "Bounded"
     manage_jobs_without_queue_name: bool = False

@@ -169,11 +169,17 @@ class TopologyDeleted(EventBase, frozen=True, tag="topology.deleted"):
 
 
 class CohortObserved(EventBase, frozen=True, tag="cohort.observed"):
-    """Appended by the informer bridge when a Cohort appears or changes."""
+    """
+    Appended by the informer bridge when a Cohort appears or changes.
+
+    `labels` and `annotations` are those that the configuration has metrics show.
+    """
 
     name: str
     spec: CohortSpec
     generation: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
 
 
 class CohortDeleted(EventBase, frozen=True, tag="cohort.deleted"):
@@ -186,7 +192,8 @@ class ClusterQueueObserved(EventBase, frozen=True, tag="clusterqueue.observed"):
     """
     Appended by the informer bridge when a ClusterQueue appears or changes.
 
-    `finalizer`: it carries Kueue's finalizer, which holds it while workloads have quota in it.
+    `finalizer`: it carries Kueue's finalizer, which holds it while workloads have quota in it. `labels` and
+    `annotations` are those that the configuration has metrics show.
     """
 
     name: str
@@ -195,6 +202,8 @@ class ClusterQueueObserved(EventBase, frozen=True, tag="clusterqueue.observed"):
     generation: int = 0
     deleting: bool = False
     finalizer: bool = False
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
 
 
 class ClusterQueueDeleted(EventBase, frozen=True, tag="clusterqueue.deleted"):
@@ -208,7 +217,7 @@ class LocalQueueObserved(EventBase, frozen=True, tag="localqueue.observed"):
     Appended by the informer bridge when a LocalQueue appears or changes.
 
     `consumed` is the consumed usage in its status, with its half-life: admission fair sharing continues from there when
-    the log has no record of it.
+    the log has no record of it. `labels` and `annotations` are those that the configuration has metrics show.
     """
 
     queue: LocalQueueKey
@@ -216,6 +225,8 @@ class LocalQueueObserved(EventBase, frozen=True, tag="localqueue.observed"):
     uid: Uid = Uid("")
     generation: int = 0
     consumed: dict[str, str | int | float] = {}
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
 
 
 class LocalQueueDeleted(EventBase, frozen=True, tag="localqueue.deleted"):
@@ -357,7 +368,8 @@ class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
     writes too, where the object's differ from the log's, because another client may have written them; with a status
     that is taken over, the version that it was observed at. `arrival` is its place, from 1, among the facts of the
     commit in which it appears: the order of observation, where creation times are equal. `group_owners` are the uids of
-    the owners of a pod group's Workload. `known` is set in the first
+    the owners of a pod group's Workload. `labels` and `annotations` are Kueue's, and those that the configuration has
+    metrics show. `known` is set in the first
     fact after a restore: whether the log has the status that is taken over, as one that was written or is to be
     written; None in all other facts, and in those of earlier versions.
     """

@@ -768,6 +768,7 @@ class ManagedPod(ApiBranch, frozen=True):
     replacements. `parent` is the framework whose object the pod belongs to, "" for none. `finalizers` are all of the
     pod, in order. `has_node`, `ready`, `message` and `failed_ms` are its status, the latter the time at which its
     containers have failed; `deletes_ms` is when its deletion is due, and `grace_s` after how many seconds.
+    `copied_labels` and `copied_annotations` are those that the Workload of its group gets too, by the configuration.
 
     Of a pod of a StatefulSet or LeaderWorkerSet `set_name` is the name of that, and of the latter `group_index` the
     number of its group, None before it has one, and `is_worker` whether its group has a leader that it is not.
@@ -795,6 +796,8 @@ class ManagedPod(ApiBranch, frozen=True):
     set_name: str = ""
     group_index: int | None = None
     is_worker: bool = False
+    copied_labels: dict[str, str] = {}
+    copied_annotations: dict[str, str] = {}
 
 
 class Pod(ApiBranch, frozen=True):

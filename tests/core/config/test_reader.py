@@ -147,6 +147,15 @@ def test_jobs_of_the_system_namespaces_are_never_managed() -> None:
 
 # --- what is refused -----------------------------------------------------------------------------------------------
 
+
+def test_the_labels_to_copy_are_read_in_both_versions() -> None:
+    """Each once; Kueue takes any key, and one that no label can have matches none."""
+    for version in (OLD, NEW):
+        found = read(version, integrations={"labelKeysToCopy": ["team", "example.com/cost", "team", "no key"]})
+        assert found.integrations.label_keys_to_copy == ("team", "example.com/cost", "no key")
+    assert read().integrations.label_keys_to_copy == ()
+
+
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "a field that nobody knows": ({"fairSharin": {}}, "fairSharin", "did you mean 'fairSharing'?"),
     "a field within": (
@@ -202,9 +211,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "integrations.frameworks[0]",
         "did you mean 'batch/job'?",
     ),
-    "labels to copy": ({"integrations": {"labelKeysToCopy": ["a"]}}, "integrations.labelKeysToCopy", "remove it"),
     "MultiKueue": ({"multiKueue": {"origin": "here"}}, "multiKueue.origin", "remove the section"),
-    "labels of metrics": ({"metrics": {"customLabels": [{"name": "team"}]}}, "metrics.customLabels", "remove it"),
     "a section that is a list": ({"resources": []}, "resources", "name: value"),
     "a flag that is a string": ({"manageJobsWithoutQueueName": "no"}, "manageJobsWithoutQueueName", "true or false"),
     "a gate that nobody has": (

@@ -6,6 +6,7 @@ import anyio
 import pytest
 import yaml
 from tests.support.logs import TestLog
+from tests.support.waiting import until
 
 from headgate.adapters.jetstream.health import DependencyHealth
 from headgate.core.machine.contract import Append, Changed, Committed, Settled
@@ -149,12 +150,33 @@ def test_a_new_term_takes_back_what_the_former_one_said_of_the_file(reloaded: Re
 
 
 @pytest.mark.anyio
+async def test_a_change_of_what_is_read_has_it_listed_again(
+    reloaded: Reloaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the machine was shown the configuration, so that the list is read by it; another change lists nothing."""
+    monkeypatch.setattr("headgate.processes.informer_bridge.reloading.RELOAD_S", 0.001)
+    done: list[object] = []
+
+    async def offer(stimulus: object) -> None:
+        done.append(type(stimulus).__name__)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(reloaded.file.follow, offer, lambda names: done.append(tuple(names)))
+        for fields in (TIMEOUT, {"integrations": {"labelKeysToCopy": ["team"]}}, {"manageJobsWithoutQueueName": True}):
+            before = len(done)
+            reloaded.write(**fields)
+            await until(lambda before=before: len(done) == before + 2)  # type: ignore[misc]
+        tasks.cancel_scope.cancel()
+    assert done == ["Changed", (), "Changed", ("pods",), "Changed", ("jobs", "pods")]
+
+
+@pytest.mark.anyio
 async def test_a_bridge_that_leads_no_longer_says_nothing_of_the_file(reloaded: Reloaded) -> None:
     """Which one is in effect is the business of the leader."""
     reloaded.write(integrations={"frameworks": ["batch/job", "pod"]})
     reloaded.read()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(reloaded.file.follow, _nothing)
+        tasks.start_soon(reloaded.file.follow, _nothing, _unlisted)
         await anyio.wait_all_tasks_blocked()
         assert reloaded.notices
         tasks.cancel_scope.cancel()
@@ -163,3 +185,7 @@ async def test_a_bridge_that_leads_no_longer_says_nothing_of_the_file(reloaded: 
 
 async def _nothing(_: object) -> None:
     """Takes no stimulus."""
+
+
+def _unlisted(_: object) -> None:
+    """Lists nothing."""

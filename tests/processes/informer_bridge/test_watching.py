@@ -50,6 +50,7 @@ class Term:
         self.machine = InformerBridge(log.state)
         self.shown: list[Stimulus] = []
         self.events: list[Event] = []
+        self.watching: Watching
 
     async def offer(self, stimulus: Stimulus) -> None:
         self.shown.append(stimulus)
@@ -87,6 +88,7 @@ async def term(log: TestLog, cluster: Cluster, **options: Any) -> AsyncIterator[
     running = Term(log, Door(cluster))
     watching = Watching(InProcessTransport(running.door), ADDRESSES, lambda: RESOURCES, page_items=500, **options)
     async with anyio.create_task_group() as tasks:
+        running.watching = watching
         tasks.start_soon(watching, log.state, running.offer)
         await until(lambda: running.machine.synced)
         yield running
@@ -117,6 +119,38 @@ async def test_a_restart_lists_nothing() -> None:
         # And the watches do watch.
         cluster.apply(node("n3"))
         await until(lambda: "n3" in log.state.nodes)
+
+
+async def test_what_a_changed_configuration_has_read_otherwise_is_listed_again() -> None:
+    """Once, and that alone; its watch goes on behind the list."""
+    cluster = cluster_of("n1")
+    log = await first(cluster)
+    async with term(log, cluster) as again:
+        again.watching.list_again(("pods", "nodes"))
+        await until(lambda: len(again.listed) >= 2)
+        cluster.apply(node("n2"))
+        await until(lambda: "n2" in log.state.nodes)
+        assert sorted(again.listed) == ["nodes", "pods"]
+
+
+async def test_what_has_to_be_listed_again_before_its_watch_begins_is_not_resumed() -> None:
+    """The mark was for objects that were read otherwise."""
+    cluster = cluster_of("n1")
+    log = await first(cluster)
+    running = Term(log, Door(cluster))
+    made: list[Watching] = []
+
+    def listed_anew() -> tuple[str, ...]:
+        made[0].list_again(("pods",))
+        return ()
+
+    transport = InProcessTransport(running.door)
+    made.append(Watching(transport, ADDRESSES, lambda: RESOURCES, page_items=500, listed_anew=listed_anew))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(made[0], log.state, running.offer)
+        await until(lambda: running.machine.synced)
+        tasks.cancel_scope.cancel()
+    assert running.listed == ["pods"]
 
 
 async def test_what_happened_while_the_bridge_was_down_is_seen() -> None:

@@ -44,6 +44,11 @@ class LabelledCounter:
         """Count; `values` in the order of the labels."""
         self.values[values] = self.values.get(values, 0) + count
 
+    def relabel(self, labels: Sequence[str]) -> None:
+        """Count by other labels from here on, from nothing."""
+        self.labels = tuple(labels)
+        self.values.clear()
+
     def forget(self, labels: Mapping[str, str]) -> None:
         """Remove the values that have these labels; none where the counter lacks one of them."""
         if not labels.keys() <= set(self.labels):

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.core.api.job_kinds import LEADER_WORKER_SET, STATEFUL_SET
+from headgate.core.api.metadata_keys import NO_KEYS, MetadataKeys, picked
 from headgate.core.api.names import (
     GATED_BY,
     LWS_GROUP_INDEX,
@@ -34,7 +35,7 @@ from headgate.core.kubernetes.conditions import parse_rfc3339
 from headgate.core.kubernetes.numbers import positive
 from headgate.core.kubernetes.pod_roles import role_hash
 from headgate.events.ids import UnixMs
-from headgate.events.objects import ApiBranch, ApiObject, ManagedPod
+from headgate.events.objects import ApiBranch, ApiObject, ManagedPod, PodSpec
 
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 """The phases of a pod that does not run any more."""
@@ -61,8 +62,14 @@ class _WholePod(msgspec.Struct, frozen=True):
     spec: dict[str, Any] = {}
 
 
-def managed_of(meta: Metadata, status: PodStatus, node: str, priority_class: str, raw: bytes) -> ManagedPod | None:
-    """What a pod shows that is queued itself; None for any other. Raises WrongFieldError."""
+def managed_of(
+    meta: Metadata, status: PodStatus, spec: PodSpec, raw: bytes, keys: MetadataKeys = NO_KEYS
+) -> ManagedPod | None:
+    """
+    What a pod shows that is queued itself; None for any other. `keys` are those that its group's Workload gets too.
+
+    Raises WrongFieldError.
+    """
     labels, annotations = meta.labels or {}, meta.annotations or {}
     parent = annotations.get(POD_PARENT, "")
     if labels.get(MANAGED) != "true" and not parent:
@@ -73,7 +80,7 @@ def managed_of(meta: Metadata, status: PodStatus, node: str, priority_class: str
     return ManagedPod(
         queue_name=labels.get(QUEUE_LABEL) or annotations.get(QUEUE_LABEL, ""),
         priority_class=labels.get(PRIORITY_CLASS_LABEL, ""),
-        pod_priority_class=priority_class,
+        pod_priority_class=spec.priority_class_name,
         max_execution_time_seconds=positive(labels.get(MAX_EXEC_TIME_LABEL)),
         gated_by=annotations.get(GATED_BY, ""),
         group=group,
@@ -84,12 +91,14 @@ def managed_of(meta: Metadata, status: PodStatus, node: str, priority_class: str
         unretriable=bool(group) and annotations.get(RETRIABLE_IN_GROUP) == "false",
         parent=parent,
         finalizers=meta.finalizers or (),
-        has_node=node != "",
+        has_node=spec.node_name != "",
         ready=any(each.type == "Ready" and each.status == "True" for each in status.conditions or ()),
         message=status.message if status.phase in ENDED else "",
         failed_ms=_time("status.conditions.lastTransitionTime", failed.last_transition_time if has_failed else None),
         deletes_ms=_time("metadata.deletionTimestamp", meta.deletion_timestamp),
         grace_s=(meta.deletion_grace_period_seconds or 0) if meta.deletion_timestamp is not None else 0,
+        copied_labels=picked(labels, keys.labels) if group else {},
+        copied_annotations=picked(annotations, keys.annotations) if group else {},
         **_place_in_set(meta, parent),
     )
 

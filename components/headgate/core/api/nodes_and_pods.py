@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from headgate.core.api.managed_pods import ENDED, PodStatus, managed_of
+from headgate.core.api.metadata_keys import NO_KEYS, MetadataKeys
 from headgate.core.api.names import (
     KUEUE,
     MANAGED,
@@ -100,15 +101,15 @@ def _since_ms(condition: _NodeCondition) -> UnixMs:
         raise WrongFieldError("status.conditions.lastTransitionTime", why) from error
 
 
-def read_pod(raw: bytes) -> tuple[Metadata, Fact | None]:
+def read_pod(raw: bytes, keys: MetadataKeys = NO_KEYS) -> tuple[Metadata, Fact | None]:
     """
     The metadata and the fact of one Pod; no fact when it has ended, or is of no workload and not ours to start.
 
-    One that is queued itself has a fact as long as it exists.
+    One that is queued itself has a fact as long as it exists; `keys` are those that the Workload of its group gets too.
     """
     seen = decode(_Pod, raw)
     meta, spec = seen.metadata, seen.spec
-    managed = managed_of(meta, seen.status, spec.node_name, spec.priority_class_name, raw)
+    managed = managed_of(meta, seen.status, spec, raw, keys)
     if managed is None and (_has_ended(seen) or not (spec.node_name or _has_a_fact(seen))):
         return meta, None
     check_requests("spec", spec)

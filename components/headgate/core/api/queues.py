@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from headgate.core.api.admission_checks import PROVISIONING
+from headgate.core.api.metadata_keys import NO_KEYS, MetadataKeys, picked
 from headgate.core.api.watched_objects import (
     Metadata,
     WatchedObject,
@@ -110,17 +111,23 @@ def read_topology(raw: bytes) -> tuple[Metadata, Fact | None]:
     )
 
 
-def read_cohort(raw: bytes) -> tuple[Metadata, Fact | None]:
-    """The metadata and the fact of one Cohort."""
+def read_cohort(raw: bytes, keys: MetadataKeys = NO_KEYS) -> tuple[Metadata, Fact | None]:
+    """The metadata and the fact of one Cohort, with these of its labels and annotations."""
     seen = decode(_Cohort, raw)
     meta = seen.metadata
     _check_quotas(seen.spec.resource_groups)
     _check_weight(seen.spec.fair_sharing)
-    return meta, CohortObserved(name=meta.name, spec=seen.spec, generation=meta.generation)
+    return meta, CohortObserved(
+        name=meta.name,
+        spec=seen.spec,
+        generation=meta.generation,
+        labels=picked(meta.labels, keys.labels),
+        annotations=picked(meta.annotations, keys.annotations),
+    )
 
 
-def read_cluster_queue(raw: bytes) -> tuple[Metadata, Fact | None]:
-    """The metadata and the fact of one ClusterQueue."""
+def read_cluster_queue(raw: bytes, keys: MetadataKeys = NO_KEYS) -> tuple[Metadata, Fact | None]:
+    """The metadata and the fact of one ClusterQueue, with these of its labels and annotations."""
     seen = decode(_ClusterQueue, renewed("ClusterQueue", raw))
     meta, spec = seen.metadata, seen.spec
     _check_quotas(spec.resource_groups)
@@ -132,11 +139,13 @@ def read_cluster_queue(raw: bytes) -> tuple[Metadata, Fact | None]:
         generation=meta.generation,
         deleting=meta.deletion_timestamp is not None,
         finalizer=is_held(meta),
+        labels=picked(meta.labels, keys.labels),
+        annotations=picked(meta.annotations, keys.annotations),
     )
 
 
-def read_local_queue(raw: bytes) -> tuple[Metadata, Fact | None]:
-    """The metadata and the fact of one LocalQueue."""
+def read_local_queue(raw: bytes, keys: MetadataKeys = NO_KEYS) -> tuple[Metadata, Fact | None]:
+    """The metadata and the fact of one LocalQueue, with these of its labels and annotations."""
     seen = decode(_LocalQueue, raw)
     meta = seen.metadata
     queue = LocalQueueKey(key_in(meta))
@@ -149,6 +158,8 @@ def read_local_queue(raw: bytes) -> tuple[Metadata, Fact | None]:
         uid=Uid(meta.uid),
         generation=meta.generation,
         consumed=remembered.consumed_resources if remembered is not None else {},
+        labels=picked(meta.labels, keys.labels),
+        annotations=picked(meta.annotations, keys.annotations),
     )
 
 

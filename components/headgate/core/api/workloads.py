@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from headgate.core.api.admission_checks import RESET_MESSAGE
 from headgate.core.api.job_kinds import BATCH_JOB, of_owner
+from headgate.core.api.metadata_keys import NO_KEYS, MetadataKeys, picked
 from headgate.core.api.names import IS_GROUP_WORKLOAD, KUEUE, POD_GROUP_KIND
 from headgate.core.api.watched_objects import (
     Metadata,
@@ -43,8 +44,8 @@ class _Workload(WatchedObject, frozen=True):
     status: WorkloadStatus = WorkloadStatus()
 
 
-def read_workload(raw: bytes) -> tuple[Metadata, Fact | None]:
-    """The metadata and the fact of one Workload."""
+def read_workload(raw: bytes, keys: MetadataKeys = NO_KEYS) -> tuple[Metadata, Fact | None]:
+    """The metadata and the fact of one Workload, with these of its labels and annotations beside Kueue's own."""
     seen = decode(_Workload, renewed("Workload", raw))
     meta, spec, status = seen.metadata, seen.spec, seen.status
     spec = replace(spec, pod_sets=tuple(_pod_set(number, pod_set) for number, pod_set in enumerate(spec.pod_sets)))
@@ -61,8 +62,8 @@ def read_workload(raw: bytes) -> tuple[Metadata, Fact | None]:
         created_ms=created_ms(meta),
         spec=spec,
         generation=meta.generation,
-        labels=kueue_only(meta.labels),
-        annotations=kueue_only(meta.annotations),
+        labels=kueue_only(meta.labels) | picked(meta.labels, keys.labels),
+        annotations=kueue_only(meta.annotations) | picked(meta.annotations, keys.annotations),
         owner=owner,
         deleting=meta.deletion_timestamp is not None,
         finalizer=is_held(meta),

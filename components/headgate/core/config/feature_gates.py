@@ -21,6 +21,7 @@ from headgate.events.configuration import Configuration
 ADMISSION_FAIR_SHARING = "AdmissionFairSharing"
 CLEANUP_REQUESTS_ON_EVICTION = "CleanupProvisioningRequestsOnEviction"
 CONCURRENT_ADMISSION = "ConcurrentAdmission"
+CUSTOM_METRIC_LABELS = "CustomMetricLabels"
 DISABLE_WAIT_FOR_PODS_READY = "DisableWaitForPodsReady"
 ELASTIC_JOBS = "ElasticJobsViaWorkloadSlices"
 FAIR_SHARING_PREEMPT_WITHIN_NOMINAL = "FairSharingPreemptWithinNominal"
@@ -58,6 +59,7 @@ DEFAULTS: dict[str, bool] = {
     ADMISSION_FAIR_SHARING: True,
     CLEANUP_REQUESTS_ON_EVICTION: True,
     CONCURRENT_ADMISSION: False,
+    CUSTOM_METRIC_LABELS: False,
     DISABLE_WAIT_FOR_PODS_READY: False,
     ELASTIC_JOBS: True,
     FAIR_SHARING_PREEMPT_WITHIN_NOMINAL: True,
@@ -96,6 +98,7 @@ UNRECORDED: Mapping[str, bool] = {
     ADMISSION_FAIR_SHARING: True,
     CLEANUP_REQUESTS_ON_EVICTION: True,
     CONCURRENT_ADMISSION: False,
+    CUSTOM_METRIC_LABELS: False,
     DISABLE_WAIT_FOR_PODS_READY: False,
     ELASTIC_JOBS: True,
     FAIR_SHARING_PREEMPT_WITHIN_NOMINAL: True,

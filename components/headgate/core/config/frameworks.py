@@ -94,12 +94,10 @@ def read_integrations(section: Fields, flags: Mapping[str, bool], *, is_old: boo
             raise ConfigurationError(
                 at, f"{kind!r} names no kind", "write Kind.version.group, such as Foo.v1.example.com"
             )
-    if section.texts("labelKeysToCopy"):
-        problem = "Headgate does not copy labels of Jobs to their Workloads"
-        raise ConfigurationError(section.at("labelKeysToCopy"), problem, "remove it")
+    label_keys = tuple(dict.fromkeys(section.texts("labelKeysToCopy")))
     section.ignore(*(("podOptions",) if is_old else ()))
     section.done()
-    return IntegrationsConfiguration(frameworks=frameworks or (JOB_FRAMEWORK,))
+    return IntegrationsConfiguration(frameworks=frameworks or (JOB_FRAMEWORK,), label_keys_to_copy=label_keys)
 
 
 def _check(at: str, framework: str) -> None:

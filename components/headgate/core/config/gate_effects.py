@@ -20,7 +20,6 @@ _RULE: Final = "a rule of admission: see `headgate crds install --admission`"
 _METRIC: Final = "off, its metrics are not served"
 
 REFUSED: Final[Mapping[str, str]] = {
-    "CustomMetricLabels": "Headgate's metrics have Kueue's own labels only",
     "ElasticJobsViaWorkloadSlicesWithTAS": "a slice of an elastic job does not get the domains of the one before it",
     "FailureRecoveryPolicy": "Headgate deletes no pods by force: its operator says that a node is lost",
     "FastQuotaReleaseInPodIntegration": "the quota of a pod is released when it has ended, not while it may still run",

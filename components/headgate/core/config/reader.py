@@ -16,12 +16,14 @@ import msgspec
 from headgate.core.config import feature_gates
 from headgate.core.config.fields import ConfigurationError, Fields
 from headgate.core.config.frameworks import read_integrations
+from headgate.core.config.metrics import read_metrics
 from headgate.core.kubernetes.selectors import matches_labels
 from headgate.events.configuration import (
     AdmissionFairSharingConfiguration,
     Configuration,
     FairSharingConfiguration,
     IntegrationsConfiguration,
+    MetricsConfiguration,
     RequeuingStrategy,
     ResourcesConfiguration,
     ResourceTransformation,
@@ -141,12 +143,12 @@ def _read(root: Fields, flags: Mapping[str, bool], *, is_old: bool) -> Configura
         object_retention_policies=_retention(root.section("objectRetentionPolicies") or Fields({})),
         managed_jobs_namespace_selector=_managed_namespaces(root),
         integrations=_integrations(root, flags, is_old=is_old),
+        metrics=read_metrics(root.section("metrics"), is_old=is_old),
         wake_policy=_wake_policy(root.section("headgate")),
         preemption_waits=False,
         manage_jobs_without_queue_name=root.flag("manageJobsWithoutQueueName"),
     )
     _multi_kueue(root.section("multiKueue"))
-    _metrics(root.section("metrics"))
     root.ignore("apiVersion", "kind", "namespace", *WITHOUT_EFFECT, *(("queueVisibility",) if is_old else ()))
     root.done()
     return configuration
@@ -170,6 +172,8 @@ def _by_gates(read: Configuration) -> Configuration:
     if not feature_gates.enabled(read, feature_gates.QUOTA_CHECK_STRATEGY):
         resources = msgspec.structs.replace(read.resources, quota_check_strategy="")
         read = msgspec.structs.replace(read, resources=resources)
+    if not feature_gates.enabled(read, feature_gates.CUSTOM_METRIC_LABELS):
+        read = msgspec.structs.replace(read, metrics=MetricsConfiguration())
     return read
 
 
@@ -217,17 +221,6 @@ def _multi_kueue(section: Fields | None) -> None:
     for name in ("externalFrameworks", "clusterProfile", "incrementalDispatcherConfig"):
         if section.raw(name):
             raise ConfigurationError(section.at(name), "Headgate has no MultiKueue", "remove the section multiKueue")
-    section.done()
-
-
-def _metrics(section: Fields | None) -> None:
-    """What Headgate's metrics show is fixed: all that Kueue's show by default, and the resources of ClusterQueues."""
-    if section is None:
-        return
-    if section.raw("customLabels"):
-        raise ConfigurationError(section.at("customLabels"), "Headgate's metrics have no custom labels", "remove it")
-    section.flag("enableClusterQueueResources")
-    section.ignore("bindAddress", "localQueueMetrics")
     section.done()
 
 

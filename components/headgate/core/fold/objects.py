@@ -223,9 +223,20 @@ def _flavor_deleted(state: State, event: facts.ResourceFlavorDeleted, commit: Co
 
 
 def _cohort_observed(state: State, event: facts.CohortObserved, commit: Commit, seq: Seq) -> None:
-    state.cohorts[event.name] = CohortRecord(spec=event.spec, generation=event.generation)
+    before = state.cohorts.get(event.name)
+    state.cohorts[event.name] = as_cohort(event)
+    if before is not None and (before.spec, before.generation) == (event.spec, event.generation):
+        # Its labels, which decide nothing.
+        return
     _retree(state, seq)
     _free_cohort(state, event.name, seq)
+
+
+def as_cohort(event: facts.CohortObserved) -> CohortRecord:
+    """The record for a fact about a Cohort."""
+    return CohortRecord(
+        spec=event.spec, generation=event.generation, labels=event.labels, annotations=event.annotations
+    )
 
 
 def _cohort_deleted(state: State, event: facts.CohortDeleted, commit: Commit, seq: Seq) -> None:
@@ -259,6 +270,8 @@ def as_cluster_queue(event: facts.ClusterQueueObserved) -> ClusterQueueRecord:
         generation=event.generation,
         deleting=event.deleting,
         finalizer=event.finalizer,
+        labels=event.labels,
+        annotations=event.annotations,
     )
 
 
@@ -287,8 +300,19 @@ def _local_queue_observed(state: State, event: facts.LocalQueueObserved, commit:
     is_new = before is None or before.uid != event.uid
     if before is not None and is_new:
         fold_usage.forget(state, event.queue)
-    state.local_queues[event.queue] = LocalQueueRecord(spec=event.spec, uid=event.uid, generation=event.generation)
+    state.local_queues[event.queue] = as_local_queue(event)
     fold_usage.seed(state, event, is_new=is_new)
+
+
+def as_local_queue(event: facts.LocalQueueObserved) -> LocalQueueRecord:
+    """The record for a fact about a LocalQueue."""
+    return LocalQueueRecord(
+        spec=event.spec,
+        uid=event.uid,
+        generation=event.generation,
+        labels=event.labels,
+        annotations=event.annotations,
+    )
 
 
 def _local_queue_deleted(state: State, event: facts.LocalQueueDeleted, commit: Commit, seq: Seq) -> None:

@@ -31,10 +31,16 @@ class RolePods(msgspec.Struct, frozen=True):
 
 
 class GroupPods(msgspec.Struct, frozen=True):
-    """What a Workload of a pod group is made from: its roles, and the name and uid of each of its pods."""
+    """
+    What a Workload of a pod group is made from: its roles, and the name and uid of each of its pods.
+
+    The labels and annotations are those that its pods have in common and the Workload gets too.
+    """
 
     roles: tuple[RolePods, ...]
     pods: tuple[tuple[str, str], ...]
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
 
 
 class _Meta(msgspec.Struct, frozen=True):

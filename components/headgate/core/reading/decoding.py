@@ -4,8 +4,8 @@ From API objects to facts: the relevant parts of a watched object, in the types 
 `read` takes the JSON of one object of one resource and returns its key, its uid and the fact of its existence and
 content; no fact when the object is irrelevant to Headgate (a pod that neither holds capacity nor waits for Headgate; a
 job without a queue, unless the configuration manages those). Only what a decision can depend on is decoded; labels and
-annotations are reduced to those of Kueue, except where selectors need all of them (nodes, namespaces). Of Kueue's kinds
-v1beta2 and v1beta1 are read.
+annotations are reduced to those of Kueue and to those that the configuration names (`headgate.core.reading.rules`),
+except where selectors need all of them (nodes, namespaces). Of Kueue's kinds v1beta2 and v1beta1 are read.
 
 Each kind is read by a module of its own in `headgate.core.api` (`workloads`, `queues`, ...), each kind of job by its
 integration (`headgate.core.jobs`); what they share is in `headgate.core.api.watched_objects`. This module lists them,
@@ -42,6 +42,7 @@ from headgate.core.api.queues import (
 from headgate.core.api.watched_objects import METADATA_DECODER, Metadata, WrongFieldError, key_in
 from headgate.core.api.workloads import read_workload
 from headgate.core.jobs.registry import INTEGRATIONS
+from headgate.core.reading.rules import ReadingRules
 from headgate.events.configuration import Configuration
 from headgate.events.facts import Fact, JobObserved
 
@@ -96,6 +97,9 @@ everything and compares, instead of resuming its watches.
 
 CLUSTER_NAMESPACE = "kube-system"
 """The namespace that is as old as its cluster and cannot be deleted: it identifies the cluster."""
+
+
+_USUAL = ReadingRules()
 
 
 class UnreadableObjectError(Exception):
@@ -164,22 +168,27 @@ def cluster_id_of(raw: bytes) -> str:
     return f"{metadata.uid} {metadata.creation_timestamp or ''}".strip()
 
 
-def read(resource: str, raw: bytes, *, unnamed: bool = False) -> Seen:
+def read(resource: str, raw: bytes, rules: ReadingRules = _USUAL) -> Seen:
     """
-    One object of a resource (its plural name) as a fact. `unnamed`: jobs that name no queue are relevant, too.
+    One object of a resource (its plural name) as a fact, by the rules of a configuration.
 
     Raises UnreadableObjectError when the object is not of the form of its kind; KeyError for a resource that is not
     watched.
     """
-    kind = of_resource(resource)
-    reader = _READERS[resource] if kind is None else partial(_read_job, kind, unnamed=unnamed)
     try:
-        metadata, fact = reader(raw)
+        metadata, fact = _reader_of(resource, rules)(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, WrongFieldError) as error:
         raise _unreadable(resource, raw, error) from error
     if not metadata.name:
         raise UnreadableObjectError(resource=resource, name="", field="metadata.name", why="it is missing")
     return Seen(resource=resource, key=_key_in(resource, metadata), uid=metadata.uid, fact=fact)
+
+
+def _reader_of(resource: str, rules: ReadingRules) -> "_Reader":
+    kind = of_resource(resource)
+    if kind is not None:
+        return partial(_read_job, kind, rules.unnamed)
+    return _READERS.get(resource) or partial(_KEEPERS[resource], keys=rules.keys_of(resource))
 
 
 def _key_in(resource: str, metadata: Metadata) -> str:
@@ -200,7 +209,7 @@ def _unreadable(resource: str, raw: bytes, error: Exception) -> UnreadableObject
     return UnreadableObjectError(resource=resource, name=name, field=match["field"], why=match["why"])
 
 
-def _read_job(kind: JobKind, raw: bytes, *, unnamed: bool) -> tuple[Metadata, Fact | None]:
+def _read_job(kind: JobKind, unnamed: bool, raw: bytes) -> tuple[Metadata, Fact | None]:
     if not unnamed and _QUEUE_LABEL not in raw:
         return METADATA_DECODER.decode(raw).metadata, None
     metadata, job = INTEGRATIONS[kind].read(raw)
@@ -220,17 +229,21 @@ _READERS: dict[str, _Reader] = {
     "resourceflavors": read_flavor,
     "topologies": read_topology,
     "admissionchecks": read_admission_check,
-    "cohorts": read_cohort,
-    "clusterqueues": read_cluster_queue,
-    "localqueues": read_local_queue,
     "workloadpriorityclasses": read_workload_priority_class,
     "priorityclasses": read_priority_class,
     "limitranges": read_limit_range,
     "runtimeclasses": read_runtime_class,
     "provisioningrequestconfigs": read_provisioning_config,
-    "workloads": read_workload,
     "provisioningrequests": read_provisioning_request,
     "podtemplates": read_pod_template,
+}
+
+_KEEPERS: dict[str, Callable[..., tuple[Metadata, Fact | None]]] = {
+    "cohorts": read_cohort,
+    "clusterqueues": read_cluster_queue,
+    "localqueues": read_local_queue,
+    "workloads": read_workload,
     "pods": read_pod,
 }
-assert tuple(_READERS) == (*_BEFORE_JOBS, *_AFTER_JOBS)
+"""The readers that keep labels and annotations by the rules, as `keys`."""
+assert {*_READERS, *_KEEPERS} == {*_BEFORE_JOBS, *_AFTER_JOBS}

@@ -277,6 +277,8 @@ class CohortRecord(Note, frozen=True):
 
     spec: CohortSpec
     generation: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
 
 
 class ClusterQueueRecord(Record):
@@ -287,6 +289,8 @@ class ClusterQueueRecord(Record):
     generation: int = 0
     deleting: bool = False
     finalizer: bool = False
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
 
 
 class QueueSleep(Record):
@@ -309,6 +313,8 @@ class LocalQueueRecord(Note, frozen=True):
     spec: LocalQueueSpec
     uid: Uid = Uid("")
     generation: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
 
 
 class UsageRecord(Record):

@@ -1,5 +1,5 @@
 """
-Creations: each Workload that the informer bridge has created belongs to a Job in the log.
+Creations: each Workload that the informer bridge has created belongs to a Job in the log that could have one.
 
 Each variant that it has created, deleted or switched is one that its family lacked, had too many, or had to switch.
 Facts cannot be decided again: they record what the API server has shown. What the bridge itself does follows from them.
@@ -35,6 +35,8 @@ class CreationCheck:
         self._marks = JustifiedEffects()
         self._shown: dict[tuple[JobKey, WorkloadKey, str], Seq] = {}
         """For Jobs with a recorded creation: which Workload each may have, and since when."""
+        self._whole: dict[tuple[JobKey, WorkloadKey, str], Seq] = {}
+        """The same without a problem that keeps the Workload from being made."""
         self._made: dict[JobKey, None] = {}
         self._families: dict[WorkloadKey, None] = {}
         """Parents whose families occur in the log."""
@@ -62,6 +64,8 @@ class CreationCheck:
                     # created again.
                     name = workload_key(state.configuration, event.job, event.spec)
                     self._shown.setdefault((event.job, name, event.spec.uid), logged.seq)
+                    if not event.spec.problem:
+                        self._whole.setdefault((event.job, name, event.spec.uid), logged.seq)
             elif self._families:
                 has_changed.update(dict.fromkeys(self._families_of(state, event)))
         for parent in has_changed:
@@ -75,7 +79,8 @@ class CreationCheck:
         for index, event in enumerate(logged.commit.events):
             decided_at = logged.commit.decided_at
             if isinstance(event, _CREATIONS):
-                shown = self._shown.get((event.job, event.workload, event.job_uid))
+                reasons = self._whole if isinstance(event, effects.WorkloadCreated) else self._shown
+                shown = reasons.get((event.job, event.workload, event.job_uid))
                 is_justified = shown is not None and shown <= decided_at
                 what = f"the Workload of {title(event.job)}"
             elif isinstance(event, effects.VariantChanged):

@@ -3,8 +3,9 @@ The Workload of a Job: what Kueue's batch/v1 Job integration creates for a Job w
 
 `workload_of` composes the object that the informer bridge posts. It follows Kueue's job framework
 (pkg/controller/jobframework: ConstructWorkload, prepareWorkload), so that clients that look a Workload up by name,
-label or owner find it. Its pod template is the Job's complete one, with images, environment and everything else. The
-log keeps only what scheduling depends on, so the Job is passed as the API server has it.
+label or owner find it. Its pod template is the Job's complete one, with images, environment and everything else, and
+its labels are those that the configuration has copied. The log keeps only what scheduling depends on, so the Job is
+passed as the API server has it.
 """
 
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from typing import Any
 import msgspec
 
 from headgate.core.api import job_kinds
+from headgate.core.api.metadata_keys import NO_KEYS, MetadataKeys, copied, picked
 from headgate.core.api.names import (
     DEFAULT_QUEUE,
     ELASTIC_JOB,
@@ -56,6 +58,7 @@ def workload_key(configuration: Configuration, key: JobKey, job: Job) -> Workloa
 
 
 class _JobMeta(msgspec.Struct, frozen=True):
+    labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
 
@@ -113,10 +116,13 @@ def _metadata(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]
         return _metadata_of_group(state, JobKey(job.made_for), job, raw)
     if kind is job_kinds.POD_GROUP:
         group = group_pods(raw)
-        annotations = _copied(group.roles[0].pod, job) | {IS_GROUP_WORKLOAD: "true"}
+        annotations = _annotations(group.roles[0].pod, job) | {IS_GROUP_WORKLOAD: "true"} | group.annotations
         owned_by = [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid} for name, uid in group.pods]
-        return {"annotations": annotations, "ownerReferences": owned_by}
-    annotations = {KUEUE + "job-owner-gvk": kind.gvk, KUEUE + "job-owner-name": ref.name} | _copied(raw, job)
+        made = {"annotations": annotations, "ownerReferences": owned_by}
+        return {"labels": group.labels, **made} if group.labels else made
+    keys = copied(state.configuration)
+    annotations = {KUEUE + "job-owner-gvk": kind.gvk, KUEUE + "job-owner-name": ref.name}
+    annotations |= _annotations(raw, job, keys)
     if is_sliced(state, job):
         annotations |= _slice_annotations(state, key, job)
     owner = {
@@ -127,28 +133,40 @@ def _metadata(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]
         "controller": True,
         "blockOwnerDeletion": True,
     }
-    return {"labels": {KUEUE + "job-uid": job.uid}, "annotations": annotations, "ownerReferences": [owner]}
+    labels = _labels(raw, keys) | {KUEUE + "job-uid": job.uid}
+    return {"labels": labels, "annotations": annotations, "ownerReferences": [owner]}
 
 
 def _metadata_of_group(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]:
-    """The same of a group of a set, which the set owns; its pods are added as they appear."""
+    """
+    The same of a group of a set, which the set owns; its pods are added as they appear.
+
+    Kueue copies the labels of a LeaderWorkerSet, and not those of a StatefulSet.
+    """
     ref, kind, uid = JobRef.parse(key), job_kinds.kind_of(key), state.jobs[key].job.uid
-    annotations = {KUEUE + "job-owner-gvk": kind.gvk, KUEUE + "job-owner-name": ref.name, IS_GROUP_WORKLOAD: "true"}
+    keys = copied(state.configuration) if kind is not job_kinds.STATEFUL_SET else NO_KEYS
+    annotations = _annotations(raw, job, keys)
+    annotations |= {KUEUE + "job-owner-gvk": kind.gvk, KUEUE + "job-owner-name": ref.name, IS_GROUP_WORKLOAD: "true"}
     if kind is not job_kinds.STATEFUL_SET:
         annotations[KUEUE + "component-workload-index"] = str(job.group_index)
     owner = {"apiVersion": kind.api_version, "kind": kind.kind, "name": ref.name, "uid": uid}
     return {
-        "labels": {KUEUE + "job-uid": uid},
-        "annotations": annotations | _copied(raw, job),
+        "labels": _labels(raw, keys) | {KUEUE + "job-uid": uid},
+        "annotations": annotations,
         "ownerReferences": [owner],
     }
 
 
-def _copied(raw: bytes | msgspec.Raw, job: Job) -> dict[str, str]:
+def _labels(raw: bytes, keys: MetadataKeys) -> dict[str, str]:
+    """The labels of a Job that its Workload gets too."""
+    return picked(msgspec.json.decode(raw, type=_RawJob).metadata.labels, keys.labels)
+
+
+def _annotations(raw: bytes | msgspec.Raw, job: Job, keys: MetadataKeys = NO_KEYS) -> dict[str, str]:
     """The annotations of a Job that its Workload gets too."""
     given = msgspec.json.decode(raw, type=_RawJob).metadata.annotations or {}
-    copied = {key: value for key, value in given.items() if key.startswith(_PROVISIONING_PREFIX)}
-    return copied | ({GATED_BY: job.gated_by} if job.gated_by else {})
+    own = {key: value for key, value in given.items() if key.startswith(_PROVISIONING_PREFIX)}
+    return own | picked(given, keys.annotations) | ({GATED_BY: job.gated_by} if job.gated_by else {})
 
 
 def is_sliced(state: State, job: Job) -> bool:

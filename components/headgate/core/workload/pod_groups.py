@@ -29,8 +29,11 @@ from headgate.events.objects import ManagedPod, Pod
 Members = Mapping[PodKey, PodRecord]
 """Managed pods, in the order of `in_order`."""
 
-ROLES_MAX: Final = 10
+ROLES_MAX: Final = 18
 """How many pod sets a Workload may have."""
+
+LABELS_DIFFER: Final = "constructing workload: pods have different label values"
+ANNOTATIONS_DIFFER: Final = "constructing workload: pods have different annotation values"
 
 NEVER: Final = UnixMs(1 << 62)
 """Later than every time."""
@@ -177,7 +180,33 @@ def problem_of(group: str, members: Members) -> str:
         return mismatch
     if len(roles_of(view_of(members, None).kept)) > ROLES_MAX:
         return f"pod group can't include more than {ROLES_MAX} roles"
-    return ""
+    if copied_labels(members) is None:
+        return LABELS_DIFFER
+    return ANNOTATIONS_DIFFER if copied_annotations(members) is None else ""
+
+
+def copied_labels(members: Members) -> dict[str, str] | None:
+    """The labels that a new Workload gets from these pods; None where two of them have another value."""
+    return _together(managed(each.pod).copied_labels for each in _composed_of(members))
+
+
+def copied_annotations(members: Members) -> dict[str, str] | None:
+    """As `copied_labels`, the annotations."""
+    return _together(managed(each.pod).copied_annotations for each in _composed_of(members))
+
+
+def _composed_of(members: Members) -> Iterable[PodRecord]:
+    """The pods that a new Workload gets its labels from: also failed ones, unless there are too many pods."""
+    view = view_of(members, None)
+    return (view.kept if view.excess else members).values()
+
+
+def _together(given: Iterable[Mapping[str, str]]) -> dict[str, str] | None:
+    found: dict[str, str] = {}
+    for each in given:
+        if any(found.setdefault(key, value) != value for key, value in each.items()):
+            return None
+    return found
 
 
 def _mismatch(members: Members, total: int) -> str | None:

@@ -67,6 +67,7 @@ from headgate.core.reading.decoding import (
     version_of,
     watched,
 )
+from headgate.core.reading.rules import read_otherwise, rules_of
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import JobRecord, State
 from headgate.core.workload import owners, pod_jobs, prebuilt
@@ -165,7 +166,8 @@ class InformerBridge:
         elif configuration is None and not state.synced and state.configuration == Configuration():
             configuration = new_log
         self._configuration = configuration
-        effective = configuration.configuration if configuration is not None else state.configuration
+        effective = self._in_effect()
+        self._rules = rules_of(effective)
         self.at_start = effective
         """The configuration that the kinds of jobs and the resources of this term follow from."""
         self.resources = watched(effective)
@@ -178,6 +180,8 @@ class InformerBridge:
         self._waiting: dict[str, OrderedDict[str, bytes]] = {resource: OrderedDict() for resource in self.resources}
         self._followed: dict[str, None] = {}
         self._unswept: dict[str, None] = {}
+        self._to_list: dict[str, None] = {}
+        """Resources that are read otherwise by a configuration that has changed: a list is to come."""
         self._foreign = ForeignPods(state)
         self._marks = ObservedVersions(state, lambda resource: bool(self._waiting[resource]))
         self._runtimes = TrainingRuntimes(state)
@@ -246,6 +250,7 @@ class InformerBridge:
                 waiting[key] = raw
         self._waiting[listed.resource] = waiting
         self._unswept[listed.resource] = None
+        self._to_list.pop(listed.resource, None)
         self._followed[listed.resource] = None
         self._marks.listed(listed.resource, listed.resource_version)
         if job_kinds.of_resource(listed.resource) is not None:
@@ -257,6 +262,8 @@ class InformerBridge:
             self._look_at(self.state.jobs)
 
     def _on_resumed(self, resumed: Resumed) -> None:
+        if resumed.resource in self._to_list:
+            return
         self._followed[resumed.resource] = None
         self._marks.resumed(resumed.resource, resumed.resource_version)
         if job_kinds.of_resource(resumed.resource) is not None:
@@ -264,7 +271,7 @@ class InformerBridge:
 
     def _on_changed(self, changed: Changed) -> None:
         if changed.resource == CONFIGURATIONS:
-            self._configuration = changed_configuration(changed.object, self.at_start) or self._configuration
+            self._reconfigure(changed.object)
             return
         self._marks.changed(changed.resource, changed.resource_version, changed.kind, changed.object)
         key = self._key_of(changed.resource, changed.object)
@@ -274,6 +281,19 @@ class InformerBridge:
         self._waiting[changed.resource][key] = _GONE if changed.kind == "DELETED" else changed.object
         if job_kinds.of_resource(changed.resource) is not None and changed.kind == "DELETED":
             self._absent_owners.on_deletion(JobKey(key))
+
+    def _reconfigure(self, raw: bytes) -> None:
+        """Decide by a changed configuration. What is read otherwise by it is not known until it is listed again."""
+        changed = changed_configuration(raw, self.at_start)
+        if changed is None:
+            return
+        for resource in read_otherwise(self._in_effect(), changed.configuration):
+            self._to_list[resource] = None
+            self._followed.pop(resource, None)
+            self._shown.pop(resource, None)
+            self._marks.forget(resource)
+        self._configuration = changed
+        self._rules = rules_of(changed.configuration)
 
     def _key_of(self, resource: str, raw: bytes) -> str | None:
         try:
@@ -338,7 +358,8 @@ class InformerBridge:
             events.append(self.founding)
         if self._configuration is not None and self._is_news(self._configuration):
             events.append(self._configuration)
-            events += map(quarantine.shown_again, self.listed_anew())
+            marked = self.state.resource_versions
+            events += (quarantine.shown_again(each) for each in self.listed_anew() if each in marked)
 
     def _wake_ms(self) -> UnixMs | None:
         """When something about pods is due that is not yet; None when there is nothing."""
@@ -349,10 +370,8 @@ class InformerBridge:
         """Sum up foreign pods from now on when a flavor has a topology, one of the state or one of these."""
         if self._foreign.is_summing:
             return
-        observed = self._configuration
-        configuration = observed.configuration if observed is not None else self.state.configuration
         known = (record.spec for record in self.state.flavors.values())
-        if self._foreign.start_if_needed((*flavors, *known), configuration):
+        if self._foreign.start_if_needed((*flavors, *known), self._in_effect()):
             self._marks.unmarked[PODS] = None
 
     def _take_pod_jobs(self, events: list[Event], now_ms: UnixMs) -> None:
@@ -379,16 +398,12 @@ class InformerBridge:
         return self._unshown.keys().isdisjoint(resources)
 
     def listed_anew(self) -> tuple[str, ...]:
-        """The resources of which other objects are relevant by the configuration than by the one in the log."""
-        if self.state.configuration.manage_jobs_without_queue_name is self._reads_unnamed():
-            return ()
-        return self._jobs_at
+        """The resources that are read otherwise by the configuration than by the one in the log."""
+        return read_otherwise(self.state.configuration, self._in_effect())
 
-    def _reads_unnamed(self) -> bool:
-        """Whether jobs that name no queue are relevant by the configuration that is, or is about to be, in the log."""
-        observed = self._configuration
-        configuration = observed.configuration if observed is not None else self.state.configuration
-        return configuration.manage_jobs_without_queue_name
+    def _in_effect(self) -> Configuration:
+        """The configuration that is, or is about to be, in the log."""
+        return self._configuration.configuration if self._configuration is not None else self.state.configuration
 
     def _is_news(self, observed: facts.ConfigurationObserved) -> bool:
         """Whether the log has another configuration, and has not recorded before that it cannot be folded."""
@@ -468,7 +483,7 @@ class InformerBridge:
             return diff.deleted(self.state, resource, key, gone=True)
         whole = self._runtimes.whole(resource, key, raw)
         try:
-            seen = read(resource, whole, unnamed=self._reads_unnamed())
+            seen = read(resource, whole, self._rules)
         except UnreadableObjectError as error:
             self.problems.append(error)
             self._forget(resource, key)
@@ -716,7 +731,7 @@ class InformerBridge:
             return None, raw
         raw = self._runtimes.whole(resource, key, raw)
         try:
-            fact = read(resource, raw, unnamed=self._reads_unnamed()).fact
+            fact = read(resource, raw, self._rules).fact
         except UnreadableObjectError as error:
             self.problems.append(error)
             return None, raw

@@ -18,12 +18,10 @@ from headgate.core.api import job_kinds
 from headgate.core.api.job_kinds import JobKind
 from headgate.core.fold import quarantine
 from headgate.core.fold.nodes import as_topology
-from headgate.core.fold.objects import as_check, as_cluster_queue, as_flavor
+from headgate.core.fold.objects import as_check, as_cluster_queue, as_cohort, as_flavor, as_local_queue
 from headgate.core.fold.transitions import not_decided
 from headgate.core.jobs.registry import integration_of
 from headgate.core.state.tables import (
-    CohortRecord,
-    LocalQueueRecord,
     NamespaceRecord,
     PodRecord,
     PriorityClassRecord,
@@ -65,8 +63,7 @@ def news(state: State, fact: Fact) -> Fact | None:
             queue = state.cluster_queues.get(fact.name)
             known = queue == as_cluster_queue(fact)
         case facts.LocalQueueObserved():
-            expected = LocalQueueRecord(spec=fact.spec, uid=fact.uid, generation=fact.generation)
-            known = state.local_queues.get(fact.queue) == expected
+            known = state.local_queues.get(fact.queue) == as_local_queue(fact)
         case _:
             known = _is_known(state, fact)
     return None if known else fact
@@ -89,7 +86,7 @@ def _is_known(state: State, fact: Fact) -> bool:
             same = state.topology_objects.get(fact.name) == as_topology(fact)
             return same and state.topologies.get(fact.name) == fact.spec
         case facts.CohortObserved():
-            return state.cohorts.get(fact.name) == CohortRecord(spec=fact.spec, generation=fact.generation)
+            return state.cohorts.get(fact.name) == as_cohort(fact)
         case facts.AdmissionCheckObserved():
             return state.admission_checks.get(fact.name) == as_check(fact)
         case facts.ProvisioningConfigObserved():

@@ -72,6 +72,11 @@ class ObservedVersions:
         self._reached[resource] = version
         self._relisted[resource] = None
 
+    def forget(self, resource: str) -> None:
+        """The resource has to be listed before it is marked again."""
+        self._reached.pop(resource, None)
+        self._relisted.pop(resource, None)
+
     def resumed(self, resource: str, version: str) -> None:
         """The state holds the resource up to this version, and the cluster is the one that has marked it."""
         self._cluster_id = self._cluster_id or self._state.cluster_id

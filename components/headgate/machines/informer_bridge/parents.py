@@ -14,6 +14,7 @@ from headgate.core.api import job_kinds
 from headgate.core.machine.api_results import is_success
 from headgate.core.machine.contract import Call, Command, Completed
 from headgate.core.reading.decoding import UnreadableObjectError, read
+from headgate.core.reading.rules import rules_of
 from headgate.core.state.tables import State
 from headgate.core.workload import owners
 from headgate.events.ids import JobKey, JobRef
@@ -78,9 +79,8 @@ class Parents:
         self._known[uid] = will_show
 
     def _is_fact(self, uid: str, key: JobKey, body: bytes) -> bool:
-        unnamed = self._state.configuration.manage_jobs_without_queue_name
         try:
-            seen = read(job_kinds.kind_of(key).resource, body, unnamed=unnamed)
+            seen = read(job_kinds.kind_of(key).resource, body, rules_of(self._state.configuration))
         except UnreadableObjectError:
             return False  # it counts as absent when it is shown, too
         return seen.uid == uid and seen.fact is not None

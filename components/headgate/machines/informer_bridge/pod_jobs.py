@@ -236,7 +236,8 @@ class PodJobs:
                 return b""
             roles.append(RolePods(role=role.name, count=role.count, pod=msgspec.Raw(raw)))
         pods = tuple((split_key(key)[1], record.pod.uid) for key, record in kept.items())
-        return msgspec.json.encode(GroupPods(roles=tuple(roles), pods=pods))
+        labels, annotations = pod_groups.copied_labels(members) or {}, pod_groups.copied_annotations(members) or {}
+        return msgspec.json.encode(GroupPods(roles=tuple(roles), pods=pods, labels=labels, annotations=annotations))
 
     def ask(self, job: JobKey, calls: list[Command]) -> None:
         """Read a pod of each role that none was observed of since the start."""

@@ -12,6 +12,7 @@ from typing import Final
 from headgate.core.api import job_kinds
 from headgate.core.api.watched_objects import METADATA_DECODER, controller_of
 from headgate.core.reading.decoding import UnreadableObjectError, read
+from headgate.core.reading.rules import ReadingRules
 from headgate.core.state.tables import State
 from headgate.core.workload import owners
 from headgate.events import facts
@@ -31,7 +32,7 @@ def stray_below(state: State, resource: str, raw: bytes) -> facts.JobObserved | 
     if above is None or above.job.uid != owner.uid:
         return None
     try:
-        fact = read(resource, raw, unnamed=True).fact
+        fact = read(resource, raw, ReadingRules(unnamed=True)).fact
     except UnreadableObjectError:
         return None
     if not isinstance(fact, facts.JobObserved):

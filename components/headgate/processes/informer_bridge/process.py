@@ -73,7 +73,7 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
                 tasks.start_soon(partial(keep_record, given.records, state, given.log, every_ms=every_ms))
             tasks.start_soon(watching, state, offer)
             if follows is not None:
-                tasks.start_soon(follows.follow, offer)
+                tasks.start_soon(follows.follow, offer, watching.list_again)
 
     yield Parts(
         machine=machine,

@@ -4,13 +4,14 @@ Reloading Kueue's Configuration: its file is read again and again, and a change 
 The machine appends it as a fact, so the change has a position in the log and every process decides by it from there
 on. A file that cannot be read, or that asks for something that Headgate does not have, changes nothing: the operator
 is told in the log output and by /readyz, and the configuration in effect stays. So does one that enables other kinds
-of jobs, until the next term: which objects are watched is settled when a term begins.
+of jobs, until the next term: which objects are watched is settled when a term begins. Objects that a change has read
+otherwise are listed again, and the bridge decides nothing about them before.
 
 A mounted ConfigMap is a file that is replaced; reading it every RELOAD_S seconds costs less than to watch it.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ import anyio
 import msgspec
 
 from headgate.core.machine.contract import Changed
+from headgate.core.reading.rules import read_otherwise
 from headgate.events.configuration import Configuration
 from headgate.events.facts import ConfigurationObserved
 from headgate.machines.informer_bridge.reconfiguring import CONFIGURATIONS
@@ -63,14 +65,19 @@ class ConfigurationFile:
             self._status.notice(_NOTICE, None)
         return self.current
 
-    async def follow(self, offer: Offer) -> None:
-        """Pass changes on, for as long as a term lasts. What is said of the file is said of this term."""
+    async def follow(self, offer: Offer, list_again: Callable[[Iterable[str]], None]) -> None:
+        """
+        Pass changes on, for as long as a term lasts. What is said of the file is said of this term.
+
+        `list_again` is called with the resources of which a new content has other objects, or other labels, read.
+        """
         try:
             while True:
                 await anyio.sleep(RELOAD_S)
-                changed = self.changed()
+                before, changed = self.current.configuration, self.changed()
                 if changed is not None:
                     await offer(changed)
+                    list_again(read_otherwise(before, self.current.configuration))
         finally:
             self._status.notice(_NOTICE, None)
 

@@ -16,12 +16,11 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Final, assert_never
 
 import anyio
 import msgspec
-from anyio.streams.memory import MemoryObjectReceiveStream
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from headgate.adapters.backoff import Backoff
 from headgate.adapters.jetstream.health import Dependency
@@ -96,6 +95,9 @@ class Watching:
         self._resumes = resumes
         self._sleep = sleep
         self._reflectors: list[Reflector] = []
+        self._following: dict[str, anyio.CancelScope] = {}
+        # Resources that are to be listed in this term, whatever their mark.
+        self._without_mark: dict[str, None] = {}
         # Health of the requests before the reflectors start.
         self._asking = ApiServerHealth()
         # By resource and event, in terms that are over.
@@ -104,6 +106,7 @@ class Watching:
     async def __call__(self, state: State, offer: Offer) -> None:
         """Follow every resource until cancelled: from its mark in the log, or beginning with a list."""
         self._resources = [self._known[name] for name in self._names()]
+        self._following, self._without_mark = {}, {}
         # Read before anything of this term is appended: later marks come from these very watches.
         cluster_id, marks = state.cluster_id, dict(state.resource_versions)
         for name in self._listed_anew():
@@ -125,8 +128,23 @@ class Watching:
         ]
         async with send, receive, anyio.create_task_group() as tasks:
             for reflector in self._reflectors:
-                tasks.start_soon(partial(reflector.run, send, resume_rv=marks.get(reflector.resource.name, "")))
+                tasks.start_soon(self._follow, reflector, send, marks.get(reflector.resource.name, ""))
             await self._pass_on(receive, offer)
+
+    async def _follow(self, reflector: Reflector, send: MemoryObjectSendStream[Message], mark: str) -> None:
+        name = reflector.resource.name
+        while True:
+            with anyio.CancelScope() as scope:
+                self._following[name] = scope
+                await reflector.run(send, resume_rv="" if name in self._without_mark else mark)
+
+    def list_again(self, names: Iterable[str]) -> None:
+        """Leave the watches of these resources and begin with lists: their objects are read otherwise from now on."""
+        for name in names:
+            _LOG.info("%s: listing again, because the configuration has other objects or labels of them read", name)
+            self._without_mark[name] = None
+            if name in self._following:
+                self._following[name].cancel()
 
     async def _ask_cluster_id(self) -> str:
         """The id of this cluster; "" when the server does not return it."""

@@ -12,10 +12,13 @@ import msgspec
 
 from headgate.adapters.telemetry.metrics import exponential_buckets
 from headgate.core.config.gate_effects import COHORT_METRICS, CREATION_LATENCY, LOCAL_QUEUE_METRICS, is_set_off
+from headgate.events.configuration import SourceKind
 
 PROMETHEUS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """The buckets of a histogram of Prometheus' Go client that names none."""
 _CREATION_BUCKETS = tuple(0.01 * 2**power for power in range(11))
+ADMITTED = "kueue_admitted_active_workloads"
+ADMITTED_BELOW = "kueue_cohort_subtree_admitted_active_workloads"
 ROLE = {"replica_role": "leader"}
 """The label of every metric: only the leader serves them."""
 
@@ -99,6 +102,15 @@ g kueue_cluster_queue_info cluster_queue,parent_cohort,root_cohort: 1, with the 
 """
 _KINDS = {"c": "counter", "g": "gauge", "h": "histogram"}
 _WITHOUT_ROLE = frozenset({"kueue_build_info"})
+_OF_NO_OBJECT = frozenset(
+    {
+        "kueue_admission_attempts_total",
+        "kueue_admission_attempt_duration_seconds",
+        "kueue_build_info",
+        "multikueue_workloads_dispatched_total",
+        "multikueue_workloads_admitted_total",
+    }
+)
 
 
 def _buckets(kind: str) -> tuple[float, ...]:
@@ -122,6 +134,19 @@ def _read(line: str) -> KueueMetric:
 
 CATALOGUE: dict[str, KueueMetric] = {each.name: each for each in map(_read, _TABLE.strip().splitlines())}
 """Every metric of Kueue, by name."""
+
+
+def sources_of(metric: str) -> tuple[SourceKind, ...]:
+    """The kinds of objects whose custom labels a metric has, in the order in which they follow its own labels."""
+    if metric in _OF_NO_OBJECT:
+        return ()
+    if metric == ADMITTED:
+        return "ClusterQueue", "Workload"
+    if metric.startswith("kueue_local_queue_") or metric == "kueue_workload_creation_latency_seconds":
+        return ("LocalQueue",)
+    # Kueue shows this one with the labels of the ClusterQueues below the cohort.
+    is_of_cohorts = metric.startswith("kueue_cohort_") and metric != ADMITTED_BELOW
+    return ("Cohort",) if is_of_cohorts else ("ClusterQueue",)
 
 
 def gate_of(metric: str) -> str:

@@ -7,6 +7,7 @@ from headgate.core.quota.cache import Forest
 from headgate.core.quota.cohorts import root_of
 from headgate.core.state.tables import FlavorResource, Stage, State
 from headgate.core.status.queue_shares import QueueShares
+from headgate.processes.telemetry.custom_labels import labels_of, values_of
 from headgate.processes.telemetry.kueue_catalogue import ROLE
 from headgate.processes.telemetry.kueue_labels import Values, all_cohorts, cohorts_above, of_flavors
 
@@ -53,15 +54,21 @@ def reserved_below(state: State) -> Values:
 
 
 def admitted_below(state: State) -> Values:
-    """The admitted workloads of each cohort's subtree."""
+    """The admitted workloads of each cohort's subtree, once for each set of labels that ClusterQueues there have."""
     counts: Counter[str] = Counter(dict.fromkeys(all_cohorts(state), 0))
+    shown: dict[str, dict[tuple[tuple[str, str], ...], None]] = {}
+    labels = labels_of(state.configuration, "ClusterQueue")
     for name, record in state.cluster_queues.items():
         holders = state.index.holders.get(name, ())
         admitted = sum(state.workloads[key].stage is Stage.ADMITTED for key in holders)
+        values = tuple(values_of(labels, record).items())
         for cohort in cohorts_above(state, record.spec.cohort_name):
             counts[cohort] += admitted
+            shown.setdefault(cohort, {})[values] = None
+    without = {tuple(values_of(labels, None).items()): None}
     for cohort, count in counts.items():
-        yield float(count), {"cohort": cohort, **ROLE}
+        for values in shown.get(cohort, without):
+            yield float(count), {"cohort": cohort, **ROLE, **dict(values)}
 
 
 def cohort_info(state: State) -> Values:

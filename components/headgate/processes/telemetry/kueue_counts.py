@@ -6,7 +6,7 @@ about. What an event does not say (since when a workload was evicted, since when
 from earlier ones; what began before this process followed the log is not measured. Called by `kueue_metrics`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from headgate.adapters.telemetry.metrics import Distribution, LabelledCounter, Metrics
@@ -15,11 +15,14 @@ from headgate.core.cycle.processing import FITS_LATER, OVERLAPS
 from headgate.core.kubernetes import conditions
 from headgate.core.state.tables import Stage, State, Workload, local_queue_of
 from headgate.core.workload.concurrent_admission import NO_VARIANT, VARIANT_EVICTED
+from headgate.core.workload.job_workload import queue_of
 from headgate.core.workload.pods_ready import condition_of
 from headgate.events import decisions, facts, queueing
 from headgate.events.commit import Commit, LoggedCommit
+from headgate.events.configuration import Configuration, CustomMetricLabel
 from headgate.events.effects import WorkloadCreated
-from headgate.events.ids import JobKey, PodKey, Seq, UnixMs, WorkloadKey
+from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Seq, UnixMs, WorkloadKey, split_key
+from headgate.processes.telemetry.custom_labels import custom, names_of
 from headgate.processes.telemetry.kueue_catalogue import CATALOGUE, ROLE, is_switched_off
 from headgate.processes.telemetry.kueue_labels import (
     Values,
@@ -50,6 +53,7 @@ class KueueCounts:
             elif each.kind == "histogram":
                 self._histograms[each.name] = metrics.histogram(each.name, each.about, each.buckets, each.labels)
         self._document: dict[str, Any] = {}
+        self._labels: tuple[CustomMetricLabel, ...] = ()
         self._times: dict[Seq, UnixMs] = {}
         self._gates: dict[PodKey, tuple[str, ...]] = {}
         self._evicted: dict[WorkloadKey, tuple[UnixMs, str, str]] = {}
@@ -66,11 +70,13 @@ class KueueCounts:
         """Count the events of a commit; it is already folded into the state."""
         commit = logged.commit
         self._document = state.configuration_document
+        if state.configuration.metrics.custom_labels != self._labels:
+            self._relabel(state.configuration)
         _remember(self._times, Seq(logged.seq), commit.time_ms)
         for event in commit.events:
             match event:
                 case decisions.CycleDecided():
-                    self._on_cycle(event, commit)
+                    self._on_cycle(state, event, commit)
                 case decisions.QuotaReserved():
                     self._reserved(state, event.workload, event.cluster_queue, commit)
                 case decisions.WorkloadAdmitted():
@@ -82,11 +88,11 @@ class KueueCounts:
                 case decisions.WorkloadMigrated():
                     self._on_evicted(state, event.workload, "FlavorMigration", "", commit)
                 case decisions.WorkloadReplaced():
-                    self._count("kueue_replaced_workload_slices_total", cluster_queue=event.cluster_queue)
+                    self._count(state, "kueue_replaced_workload_slices_total", cluster_queue=event.cluster_queue)
                 case decisions.WorkloadSkipped():
-                    self._on_skipped(event)
+                    self._on_skipped(state, event)
                 case queueing.WorkloadReleased():
-                    self._on_released(event.workload, commit)
+                    self._on_released(state, event.workload, commit)
                 case queueing.WorkloadFinished():
                     self._finished(state, event.workload, commit)
                 case facts.JobObserved():
@@ -100,24 +106,38 @@ class KueueCounts:
                 case _:
                     self._forget(state, event)
 
+    def _relabel(self, configuration: Configuration) -> None:
+        """
+        Begin all series anew, with the custom labels of this configuration.
+
+        So they are after a restart of Kueue, which reads another configuration only then.
+        """
+        self._labels = configuration.metrics.custom_labels
+        for name, counter in self._counters.items():
+            counter.relabel((*CATALOGUE[name].labels, *names_of(configuration, name)))
+        for histogram in self._histograms.values():
+            histogram.forget({})
+
     # --- cycles
 
-    def _on_cycle(self, event: decisions.CycleDecided, commit: Commit) -> None:
+    def _on_cycle(self, state: State, event: decisions.CycleDecided, commit: Commit) -> None:
         self._skips.clear()
         if not event.heads:
             return
         admits = any(isinstance(each, decisions.QuotaReserved) for each in commit.events)
         result = "success" if admits else "inadmissible"
-        self._count("kueue_admission_attempts_total", result=result)
+        self._count(state, "kueue_admission_attempts_total", result=result)
         since_ms = self._times.get(event.decided_at)
         if since_ms is not None:
-            self._observe("kueue_admission_attempt_duration_seconds", commit.time_ms - since_ms, result=result)
+            name = "kueue_admission_attempt_duration_seconds"
+            self._observe(state, name, commit.time_ms - since_ms, result=result)
 
-    def _on_skipped(self, event: decisions.WorkloadSkipped) -> None:
+    def _on_skipped(self, state: State, event: decisions.WorkloadSkipped) -> None:
         if event.message not in (OVERLAPS, FITS_LATER):
             return
         result = "DeferredFit" if event.message == FITS_LATER else "Skipped"
-        self._count("kueue_preemption_target_recomputations_total", cluster_queue=event.cluster_queue, result=result)
+        name = "kueue_preemption_target_recomputations_total"
+        self._count(state, name, cluster_queue=event.cluster_queue, result=result)
         if result == "Skipped":
             self._skips[event.cluster_queue] = self._skips.get(event.cluster_queue, 0) + 1
 
@@ -144,7 +164,7 @@ class KueueCounts:
         record = state.cluster_queues.get(cluster_queue)
         for cohort in cohorts_above(state, record.spec.cohort_name if record is not None else ""):
             name = "kueue_cohort_subtree_admitted_workloads_total"
-            self._count(name, cohort=cohort, **of_priority_class(workload))
+            self._count(state, name, cohort=cohort, **of_priority_class(workload))
 
     def _on_job(self, state: State, job: JobKey, commit: Commit) -> None:
         record = state.jobs.get(job)
@@ -155,7 +175,9 @@ class KueueCounts:
         record = state.jobs.get(event.job)
         if record is not None:
             name = "kueue_workload_creation_latency_seconds"
-            self._observe(name, commit.time_ms - record.job.created_ms, job_kind=kind_name(event.job))
+            queue = f"{split_key(event.workload)[0]}/{queue_of(state, event.job, record.job)}"
+            labels = custom(state, name, of_local_queue(LocalQueueKey(queue)))
+            self._observe(state, name, commit.time_ms - record.job.created_ms, labels, job_kind=kind_name(event.job))
 
     def _on_pods_ready(self, state: State, key: WorkloadKey, commit: Commit) -> None:
         """Count the first time that the pods of an admission are ready; a recovery is none."""
@@ -185,11 +207,11 @@ class KueueCounts:
         )
         if times <= 1:
             labels = {"cluster_queue": workload.cluster_queue, **why, **of_priority_class(workload)}
-            self._count("kueue_evicted_workloads_once_total", **labels)
+            self._count(state, "kueue_evicted_workloads_once_total", **labels)
         since_ms = self._ready.pop(key, None)
         if since_ms is not None:
             name = "kueue_pods_ready_to_evicted_time_seconds"
-            self._observe(name, commit.time_ms - since_ms, cluster_queue=workload.cluster_queue, **why)
+            self._observe(state, name, commit.time_ms - since_ms, cluster_queue=workload.cluster_queue, **why)
         if workload.cluster_queue:
             self._evicted[key] = commit.time_ms, reason, workload.cluster_queue
 
@@ -198,14 +220,15 @@ class KueueCounts:
         preemptor = state.workloads.get(event.preemptor)
         if preemptor is not None:
             queue = preemptor.cluster_queue
-            self._count("kueue_preempted_workloads_total", preempting_cluster_queue=queue, reason=event.reason)
+            name = "kueue_preempted_workloads_total"
+            self._count(state, name, preempting_cluster_queue=queue, reason=event.reason)
 
-    def _on_released(self, key: WorkloadKey, commit: Commit) -> None:
+    def _on_released(self, state: State, key: WorkloadKey, commit: Commit) -> None:
         evicted = self._evicted.pop(key, None)
         if evicted is not None:
             since_ms, reason, queue = evicted
             name = "kueue_workload_eviction_latency_seconds"
-            self._observe(name, commit.time_ms - since_ms, cluster_queue=queue, reason=reason)
+            self._observe(state, name, commit.time_ms - since_ms, cluster_queue=queue, reason=reason)
 
     def _finished(self, state: State, key: WorkloadKey, commit: Commit) -> None:
         workload = state.workloads.get(key)
@@ -233,6 +256,7 @@ class KueueCounts:
             return
         for gate in lost:
             self._observe(
+                state,
                 "kueue_pod_scheduling_gate_removal_seconds",
                 commit.time_ms - workload.admitted_at_ms,
                 name=gate,
@@ -242,24 +266,29 @@ class KueueCounts:
 
     # --- series
 
-    def _count(self, metric: str, /, **labels: str) -> None:
+    def _count(self, state: State, metric: str, /, **labels: str) -> None:
         if is_switched_off(self._document, metric):
             return
         counter = self._counters[metric]
-        counter.add(*({**labels, **ROLE}[label] for label in counter.labels))
+        every = {**labels, **ROLE, **custom(state, metric, labels)}
+        counter.add(*(every[label] for label in counter.labels))
 
     def _count_both(self, state: State, metric: str, workload: Workload, cluster_queue: str, **labels: str) -> None:
         """Count in the metric of ClusterQueues and in that of LocalQueues, as far as the queues exist."""
         every = {**labels, **of_priority_class(workload)}
         for prefix, queue in _queues_of(state, workload, cluster_queue):
-            self._count(f"{prefix}{metric}", **queue, **every)
+            self._count(state, f"{prefix}{metric}", **queue, **every)
 
-    def _observe(self, metric: str, span_ms: int, /, **labels: str) -> None:
+    def _observe(
+        self, state: State, metric: str, span_ms: int, more: Mapping[str, str] | None = None, /, **labels: str
+    ) -> None:
+        """Observe a span. `more` are the custom labels where no label names the object that they are of."""
         if is_switched_off(self._document, metric):
             return
         every = {**labels, **ROLE}
         in_order = {label: every[label] for label in CATALOGUE[metric].labels}
-        self._histograms[metric].record(max(span_ms, 0) / 1000, in_order)
+        of_objects = custom(state, metric, labels) if more is None else more
+        self._histograms[metric].record(max(span_ms, 0) / 1000, {**in_order, **of_objects})
 
     def _wait(
         self, state: State, metric: str, workload: Workload, cluster_queue: str, since_ms: UnixMs, commit: Commit
@@ -267,7 +296,7 @@ class KueueCounts:
         """Observe a wait in the metric of ClusterQueues and in that of LocalQueues; without a start, nothing."""
         for prefix, queue in _queues_of(state, workload, cluster_queue) if since_ms else ():
             span_ms = commit.time_ms - since_ms
-            self._observe(f"{prefix}{metric}", span_ms, **queue, **of_priority_class(workload))
+            self._observe(state, f"{prefix}{metric}", span_ms, **queue, **of_priority_class(workload))
 
     def _forget(self, state: State, event: object) -> None:
         """Remove the series of what is gone."""

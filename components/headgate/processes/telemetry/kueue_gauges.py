@@ -23,7 +23,8 @@ from headgate.core.workload.pod_requests import limits_of, pod_set_requests
 from headgate.core.workload.unadmitted_reasons import is_granular
 from headgate.events.ids import LocalQueueKey, Shape, WorkloadKey, split_key
 from headgate.processes.telemetry import kueue_cohorts as cohorts
-from headgate.processes.telemetry.kueue_catalogue import ROLE
+from headgate.processes.telemetry.custom_labels import labels_of, values_of
+from headgate.processes.telemetry.kueue_catalogue import ADMITTED, ADMITTED_BELOW, ROLE, sources_of
 from headgate.processes.telemetry.kueue_labels import Values, by_status, of_flavors, of_local_queue, quantity
 
 
@@ -191,10 +192,15 @@ def _reserving_of_local_queues(state: State) -> Values:
 
 
 def _admitted(state: State) -> Values:
-    for name in state.cluster_queues:
-        holders = state.index.holders.get(name, {})
-        admitted = sum(state.workloads[key].stage is Stage.ADMITTED for key in holders)
-        yield float(admitted), {"cluster_queue": name, **ROLE}
+    """Those of each ClusterQueue by their own custom labels, where Workloads have any."""
+    of_queues, of_workloads = (labels_of(state.configuration, kind) for kind in sources_of(ADMITTED))
+    for name, record in state.cluster_queues.items():
+        holders = [state.workloads[key] for key in state.index.holders.get(name, ())]
+        admitted = (values_of(of_workloads, each) for each in holders if each.stage is Stage.ADMITTED)
+        counts = Counter(tuple(each.items()) for each in admitted)
+        labels = {"cluster_queue": name, **ROLE, **values_of(of_queues, record)}
+        for values, count in counts.items() if counts or of_workloads else [((), 0)]:
+            yield float(count), {**labels, **dict(values)}
 
 
 def _admitted_of_local_queues(state: State) -> Values:
@@ -279,7 +285,7 @@ GAUGES: Final[Mapping[str, Callable[[State], Values]]] = {
     "kueue_local_queue_finished_workloads": _finished_of_local_queues,
     "kueue_reserving_active_workloads": _reserving,
     "kueue_local_queue_reserving_active_workloads": _reserving_of_local_queues,
-    "kueue_admitted_active_workloads": _admitted,
+    ADMITTED: _admitted,
     "kueue_local_queue_admitted_active_workloads": _admitted_of_local_queues,
     "kueue_cluster_queue_status": _statuses,
     "kueue_local_queue_status": _statuses_of_local_queues,
@@ -298,7 +304,7 @@ GAUGES: Final[Mapping[str, Callable[[State], Values]]] = {
     "kueue_cohort_weighted_share": cohorts.cohort_shares,
     "kueue_cohort_subtree_quota": cohorts.quota_below,
     "kueue_cohort_subtree_resource_reservations": cohorts.reserved_below,
-    "kueue_cohort_subtree_admitted_active_workloads": cohorts.admitted_below,
+    ADMITTED_BELOW: cohorts.admitted_below,
     "kueue_cohort_info": cohorts.cohort_info,
     "kueue_cluster_queue_info": cohorts.cluster_queue_info,
 }
