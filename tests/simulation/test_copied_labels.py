@@ -81,10 +81,11 @@ def test_a_group_waits_until_its_pods_agree() -> None:
     """The reason is told as an Event and is in the log, so a replay knows why there is no Workload before."""
     world, entries = recorded()
     world.create(member("a", team="red"))
+    run(world, 10_000)
     world.create(member("b", team="blue"))
     run(world, 20_000)
     assert workload(world, "gang") is None
-    assert set(said(world, "ErrWorkloadCompose")) >= {LABELS_DIFFER}
+    assert said(world, "ErrWorkloadCompose") == ["'gang' group has fewer runnable pods than expected", LABELS_DIFFER]
     patch(world, "b", team="red")
     run(world, 20_000)
     assert the(world, "gang")["metadata"]["labels"] == {"team": "red"}

@@ -100,7 +100,14 @@ BUDGETS: Final = {
 }
 
 _TOLD_EACH_TIME: Final = frozenset(
-    {"AdmissionCheckUpdated", "ProvisioningRequestCreated", "UpdatedAdmissionCheck", "CreatedVariant", "DeletedVariant"}
+    {
+        "AdmissionCheckUpdated",
+        "CreatedVariant",
+        "DeletedVariant",
+        "ErrWorkloadCompose",
+        "ProvisioningRequestCreated",
+        "UpdatedAdmissionCheck",
+    }
 )
 """Reasons whose notes differ each time."""
 
