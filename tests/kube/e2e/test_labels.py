@@ -33,6 +33,11 @@ def own(found: Json) -> dict[str, str]:
     return {key: value for key, value in labels.items() if not key.startswith(K)}
 
 
+def rewrite(file: str, document: Json) -> None:
+    """The bridge reads its file again and again."""
+    Path(file).write_text(yaml.safe_dump(document))
+
+
 async def named(deployment: Deployment, team: str, prefix: str) -> Json:
     """The Workload whose name begins so, once there is one."""
 
@@ -78,7 +83,7 @@ async def test_labels_go_from_jobs_to_their_workloads_and_a_changed_file_names_o
 
             parts["integrations"]["labelKeysToCopy"] = ["team", "cost"]
             header = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
-            Path(bridge.configuration).write_text(yaml.safe_dump({**header, **parts}))
+            rewrite(bridge.configuration, {**header, **parts})
             await until(lambda: cell.holds(lambda state: len(state.configuration.integrations.label_keys_to_copy) == 2))
             await deployment.merge(PODS, "b", team, {"metadata": {"labels": {"team": "red"}}})
             assert own(await named(deployment, team, "gang")) == {"team": "red", "cost": "7"}

@@ -290,7 +290,7 @@ class InformerBridge:
         for resource in read_otherwise(self._in_effect(), changed.configuration):
             self._to_list[resource] = None
             self._followed.pop(resource, None)
-            self._shown.pop(resource, None)
+            self._unshown[resource] = None
             self._marks.forget(resource)
         self._configuration = changed
         self._rules = rules_of(changed.configuration)
