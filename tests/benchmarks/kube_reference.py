@@ -6,9 +6,7 @@ second) are lifted, so that the comparison is one of schedulers. The binary stay
 plane.
 """
 
-import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -16,7 +14,7 @@ from typing import Final
 import anyio
 
 from headgate.testing.control_plane.assets import NoAssetsError, cache_folder
-from headgate.testing.control_plane.build import kueue_module
+from headgate.testing.control_plane.build import build_package, find_go, kueue_module
 from headgate.testing.control_plane.component import Component
 
 KUEUE: Final = "kueue"
@@ -29,9 +27,7 @@ def build() -> Path:
     binary = cache_folder() / "minimalkueue"
     if binary.exists():
         return binary
-    go = shutil.which("go")
-    if go is None:
-        raise NoAssetsError("Go is not on the PATH: Kueue cannot be built to compare with")
+    go = find_go("Kueue cannot be built to compare with")
     with tempfile.TemporaryDirectory(prefix="headgate-kueue-") as directory:
         source = Path(directory) / "kueue"
         shutil.copytree(kueue_module(go), source)
@@ -44,14 +40,10 @@ def build() -> Path:
                 raise NoAssetsError(f"{main.name} of the pinned Kueue has no line {before!r}: adapt {__name__}")
             text = text.replace(before, after)
         main.write_text(text)
-        part = binary.with_suffix(".part")
-        env = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly"}
-        command = [go, "build", "-o", str(part), f"./{_PACKAGE}"]
-        subprocess.run(command, cwd=source, env=env, check=True)
+        build_package(go, f"./{_PACKAGE}", source, binary)
         for path in source.rglob("*"):
             if path.is_dir():
                 path.chmod(0o755)
-    part.replace(binary)
     return binary
 
 

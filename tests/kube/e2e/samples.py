@@ -56,7 +56,7 @@ HEADER: Final = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configu
 
 PROJECTS: Final = (
     "jobset",
-    "leaderworkerset",
+    "lws",
     "training-operator",
     "mpi-operator",
     "kuberay",

@@ -25,7 +25,7 @@ from headgate.testing.control_plane.build import BuildError, build
 from headgate.testing.control_plane.component import StartError
 from headgate.testing.control_plane.demo import demo
 from headgate.testing.control_plane.flags import Options
-from headgate.testing.control_plane.kueue_programs import PROGRAMS, build_program
+from headgate.testing.control_plane.kueue_programs import build_programs
 from headgate.testing.control_plane.operators.build import build_operators
 from headgate.testing.control_plane.packaging import build_tools
 from headgate.testing.control_plane.plane import ControlPlane, ControlPlaneError, control_plane
@@ -78,8 +78,7 @@ def _do(given: argparse.Namespace) -> int:
         case "operators":
             build_operators()
             build_tools()
-            for name in PROGRAMS:
-                sys.stdout.write(f"{name} is {build_program(name)}\n")
+            build_programs()
         case _:
             build()
     return 0

@@ -130,6 +130,19 @@ def caches() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "headgate"
 
 
+def folder_of(group: str, name: str, pin: object, module: Path) -> Path:
+    """
+    Where what is built of a module's folder is, or will be.
+
+    Its name is a digest of all that decides what is built: the pin, the module's files, and the platform.
+    """
+    digest = hashlib.sha256(repr(pin).encode())
+    for path in sorted(module.glob("go.*")):
+        digest.update(path.read_bytes() + b"\0")
+    digest.update("/".join(go_platform()).encode())
+    return caches() / group / f"{name}-{digest.hexdigest()[:16]}"
+
+
 def cache_folder() -> Path:
     """Where `make kube` puts the binaries of these pins for this platform."""
     return caches() / "control-plane" / cache_key()

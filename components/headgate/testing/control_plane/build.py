@@ -24,7 +24,6 @@ from headgate.testing.control_plane.assets import (
     KUEUE_SAMPLES,
     MODULES,
     Assets,
-    Binary,
     NoAssetsError,
     cache_folder,
     find_assets,
@@ -51,32 +50,31 @@ def build() -> Assets:
     """
     if os.environ.get("KUBEBUILDER_ASSETS"):
         assets = find_assets()
-        _say(f"using KUBEBUILDER_ASSETS={assets.folder}")
+        say(f"using KUBEBUILDER_ASSETS={assets.folder}")
         absent = [binary.name for binary in BINARIES if not assets.has(binary.name)]
         if absent:
-            _say(f"it has no {', '.join(absent)}: the tests that need them are skipped")
+            say(f"it has no {', '.join(absent)}: the tests that need them are skipped")
         return assets
     folder = cache_folder()
     if not _missing(folder):
-        _say(f"the control plane is in {folder}")
+        say(f"the control plane is in {folder}")
         return find_assets()
-    go = shutil.which("go")
-    if go is None:
-        raise NoAssetsError(
-            "Go is not on the PATH and KUBEBUILDER_ASSETS is not set: nothing is built, "
-            "and the tests on a real control plane are skipped"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
+    go = find_go(
+        "nothing is built, as KUBEBUILDER_ASSETS is not set, and the tests on a real control plane are skipped"
+    )
     with locked(folder):
         begun = time.monotonic()
         missing = _missing(folder)
-        _say(f"building {', '.join(missing)} into {folder}: minutes with cold caches, once")
+        say(f"building {', '.join(missing)} into {folder}: minutes with cold caches, once")
         for binary in BINARIES:
             if binary.name in missing:
-                _build(go, binary, folder)
+                with step(f"  {binary.name}"):
+                    module = MODULES / binary.module
+                    build_package(go, binary.package, module, folder / binary.name, binary.ldflags)
         if missing := [name for name in _KUEUE_FILES if name in missing]:
-            _fetch_kueue(go, folder, missing)
-        _say(f"the control plane is in {folder} ({time.monotonic() - begun:.0f} s)")
+            with step("  Kueue's CRDs and samples"):
+                _fetch_kueue(go, folder, missing)
+        say(f"the control plane is in {folder} ({time.monotonic() - begun:.0f} s)")
     return find_assets()
 
 
@@ -86,25 +84,36 @@ def _missing(folder: Path) -> list[str]:
     return [*missing, *(name for name in _KUEUE_FILES if not (folder / name).is_dir())]
 
 
+def find_go(without: str) -> str:
+    """The user's Go. Raises NoAssetsError, which says what is the case without it."""
+    go = shutil.which("go")
+    if go is None:
+        raise NoAssetsError(f"Go is not on the PATH: {without}")
+    return go
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; the kernel gives it back when we end in whatever way."""
+    """Hold the lock of a folder, which is made; the kernel gives it back when we end in whatever way."""
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / "build.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _say("another build is under way; waiting for it")
+            say("another build is under way; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         for stale in folder.glob("*.part"):  # of a build that was killed
             shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
         yield
 
 
-def _build(go: str, binary: Binary, folder: Path) -> None:
-    _say(f"  {binary.name} ...", end="")
+@contextmanager
+def step(what: str) -> Iterator[None]:
+    """A line on standard output, with the time that the block has taken at its end."""
+    say(f"{what} ...", end="")
     begun = time.monotonic()
-    build_package(go, binary.package, MODULES / binary.module, folder / binary.name, binary.ldflags)
-    _say(f" {time.monotonic() - begun:.0f} s")
+    yield
+    say(f" {time.monotonic() - begun:.0f} s")
 
 
 def build_package(go: str, package: str, module: Path, binary: Path, ldflags: str = "-s -w", *, tags: str = "") -> None:
@@ -116,8 +125,6 @@ def build_package(go: str, package: str, module: Path, binary: Path, ldflags: st
 
 
 def _fetch_kueue(go: str, folder: Path, missing: list[str]) -> None:
-    _say("  Kueue's CRDs and samples ...", end="")
-    begun = time.monotonic()
     module = kueue_module(go)
     for name in missing:
         part = folder / f"{name}.part"
@@ -126,7 +133,6 @@ def _fetch_kueue(go: str, folder: Path, missing: list[str]) -> None:
             for path in sorted((module / source).rglob("*.yaml")):
                 shutil.copyfile(path, part / "-".join(path.relative_to(module / source).parts))
         part.replace(folder / name)
-    _say(f" {time.monotonic() - begun:.0f} s")
 
 
 def kueue_module(go: str) -> Path:
@@ -152,6 +158,7 @@ def run_go(go: str, args: list[str], module: Path) -> bytes:
     return done.stdout
 
 
-def _say(text: str, end: str = "\n") -> None:
+def say(text: str, end: str = "\n") -> None:
+    """A line, or the begin of one, on standard output."""
     sys.stdout.write(text + end)
     sys.stdout.flush()

@@ -5,14 +5,13 @@ The binaries and manifests are in the user's cache folder, one folder for each o
 decides what is built. `make operators` fills it; a test asks `find_operator`, and is skipped where there is none.
 """
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from headgate.testing.control_plane.assets import NoAssetsError, caches, go_platform
+from headgate.testing.control_plane.assets import NoAssetsError, folder_of
 
 MODULES: Final = Path(__file__).parent / "modules"
 """A Go module for each operator, with its go.mod and go.sum: their dependencies differ."""
@@ -40,7 +39,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def folder(self) -> Path:
         """Where its binary and manifests are, or will be."""
-        return caches() / "operators" / f"{self.name}-{self._key()}"
+        return folder_of("operators", self.name, self, MODULES / self.name)
 
     @property
     def binary(self) -> Path:
@@ -52,12 +51,10 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it can be run; of one without a program, whether all of its definitions are there."""
         return os.access(self.binary, os.X_OK) if self.package else (self.folder / COMPLETE).exists()
 
-    def _key(self) -> str:
-        digest = hashlib.sha256(repr(self).encode())
-        for path in sorted((MODULES / self.name).glob("go.*")):
-            digest.update(path.read_bytes() + b"\0")
-        digest.update("/".join(go_platform()).encode())
-        return digest.hexdigest()[:16]
+    def definitions(self, source: Path) -> list[Path]:
+        """The files of its definitions in its module's folder."""
+        files = [each for each in sorted((source / self.crds).glob("*.yaml")) if each.name not in self.omitted]
+        return [each for each in files if "kind: CustomResourceDefinition" in each.read_text()]
 
 
 OPERATORS: Final = (

@@ -4,18 +4,14 @@ The tools, each a Go module of its own below `modules/`, built into the user's c
 The folder's name is a digest of all that decides what is built, so a changed pin is another folder.
 """
 
-import hashlib
 import os
-import shutil
-import sys
-import time
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from headgate.testing.control_plane.assets import NoAssetsError, caches, go_platform
-from headgate.testing.control_plane.build import build_package, locked
+from headgate.testing.control_plane.assets import NoAssetsError, folder_of
+from headgate.testing.control_plane.build import build_package, find_go, locked, say, step
 
 MODULES: Final = Path(__file__).parent / "modules"
 HELM: Final = "helm"
@@ -32,11 +28,7 @@ class Tool(msgspec.Struct, frozen=True):
     @property
     def binary(self) -> Path:
         """The program, where it is or will be."""
-        digest = hashlib.sha256(repr(self).encode())
-        for path in sorted((MODULES / self.name).glob("go.*")):
-            digest.update(path.read_bytes() + b"\0")
-        digest.update("/".join(go_platform()).encode())
-        return caches() / "packaging" / f"{self.name}-{digest.hexdigest()[:16]}" / self.name
+        return folder_of("packaging", self.name, self, MODULES / self.name) / self.name
 
     @property
     def is_built(self) -> bool:
@@ -63,15 +55,9 @@ def build_tools() -> None:
     """Build what is missing, with a line for each. Raises NoAssetsError without Go, BuildError when Go fails."""
     for each in TOOLS:
         if each.is_built:
-            sys.stdout.write(f"{each.name} is {each.binary}\n")
+            say(f"{each.name} is {each.binary}")
             continue
-        go = shutil.which("go")
-        if go is None:
-            raise NoAssetsError(f"Go is not on the PATH: {each.name} is not built, and its tests are skipped")
-        each.binary.parent.mkdir(parents=True, exist_ok=True)
-        with locked(each.binary.parent):
-            begun = time.monotonic()
-            sys.stdout.write(f"{each.name} into {each.binary.parent} ...")
-            sys.stdout.flush()
+        go = find_go(f"{each.name} is not built, and its tests are skipped")
+        folder = each.binary.parent
+        with locked(folder), step(f"{each.name} into {folder}"):
             build_package(go, each.package, MODULES / each.name, each.binary, tags=each.tags)
-            sys.stdout.write(f" {time.monotonic() - begun:.0f} s\n")

@@ -11,30 +11,22 @@ May import: cli, processes, adapters, machines, core, events.
 """
 
 import os
-import shutil
 from pathlib import Path
 from typing import Final
 
 from headgate.testing.control_plane.assets import NoAssetsError
-from headgate.testing.control_plane.build import BuildError, downloaded, kueue_module
+from headgate.testing.control_plane.build import BuildError, downloaded, find_go, kueue_module
+from headgate.testing.control_plane.operators.catalog import OPERATORS, Operator
 
 FOLDER: Final = "HEADGATE_SAMPLES"
 """The environment variable that names a folder of samples."""
 
 _EXAMPLES: Final = "site/static/examples"
 
-_DEFINITIONS: Final = {
-    "jobset": ("sigs.k8s.io/jobset", "config/components/crd/bases"),
-    "leaderworkerset": ("sigs.k8s.io/lws", "config/crd/bases"),
-    "training-operator": ("github.com/kubeflow/training-operator", "manifests/base/crds"),
-    "mpi-operator": ("github.com/kubeflow/mpi-operator", "manifests/base"),
-    "kuberay": ("github.com/ray-project/kuberay/ray-operator", "config/crd/bases"),
-    "appwrapper": ("github.com/project-codeflare/appwrapper", "config/crd/bases"),
-    "spark-operator": ("github.com/kubeflow/spark-operator/v2", "config/crd/bases"),
-    "cluster-autoscaler": ("k8s.io/autoscaler/cluster-autoscaler/apis", "config/crd"),
-}
-_OTHERS: Final = ("kubeflow.org_mpijobs.yaml",)
-"""Definitions of one module that another has in a newer form."""
+_AUTOSCALER: Final = Operator(
+    name="cluster-autoscaler", module="k8s.io/autoscaler/cluster-autoscaler/apis", crds="config/crd"
+)
+"""It is not run: its kind is enough."""
 
 
 def released_samples() -> Path:
@@ -63,17 +55,13 @@ def definitions(name: str) -> list[Path]:
 
     Raises NoAssetsError, with one line for people, without Go or its proxy.
     """
-    module, folder = _DEFINITIONS[name]
-    files = sorted((_module(module, None) / folder).glob("*.yaml"))
-    others = () if name == "mpi-operator" else _OTHERS
-    return [each for each in files if each.name not in others and "kind: CustomResourceDefinition" in each.read_text()]
+    project = next(each for each in (*OPERATORS, _AUTOSCALER) if each.name == name)
+    return project.definitions(_module(project.module, None))
 
 
 def _module(name: str, pins: Path | None) -> Path:
     """The folder of a module at the version of a pin: of ours in a folder, or of the pinned Kueue's."""
-    go = shutil.which("go")
-    if go is None:
-        raise NoAssetsError(f"Go is not on the PATH: the module {name} is not there, and what needs it is skipped")
+    go = find_go(f"the module {name} is not there, and what needs it is skipped")
     try:
         return downloaded(go, name, pins or kueue_module(go))
     except BuildError as error:
