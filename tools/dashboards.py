@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tools.generated import write_or_compare
+
 FOLDER: Final = Path(__file__).parents[1] / "deploy" / "kubernetes" / "monitoring" / "dashboards"
 SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 _COLUMNS: Final = 24
@@ -502,20 +504,5 @@ def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def main(arguments: list[str]) -> int:
-    """Write the dashboards, or with `--check` name those that differ."""
-    if arguments not in ([], ["--check"]):
-        print("usage: python -m tools.dashboards [--check]", file=sys.stderr)
-        return 2
-    stale = [path for path, text in dashboards().items() if not path.is_file() or path.read_text() != text]
-    for path in stale:
-        if arguments:
-            print(f"{path} differs from tools/dashboards.py: run `make schemas` and commit it", file=sys.stderr)
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(dashboards()[path])
-    return 1 if arguments and stale else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_compare(sys.argv[1:], dashboards(), "tools/dashboards.py"))

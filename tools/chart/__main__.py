@@ -10,6 +10,7 @@ import yaml
 from tools.chart.manifests import KUBERNETES, ROOT
 from tools.chart.render import DriftError, templates
 from tools.chart.schema import schema
+from tools.generated import write_or_compare
 
 CHART: Final = ROOT / "deploy" / "helm" / "headgate"
 WRITTEN_BY_HAND: Final = frozenset({"_helpers.tpl", "NOTES.txt", "config.yaml", "setup.yaml", "dashboards.yaml"})
@@ -32,31 +33,13 @@ def generated() -> dict[Path, str]:
 
 def main(arguments: list[str]) -> int:
     """Write the files, or compare them."""
-    if arguments not in ([], ["--check"]):
-        print("usage: python -m tools.chart [--check]", file=sys.stderr)
-        return 2
     try:
-        wanted = generated()
+        files = generated()
     except DriftError as error:
         print(error, file=sys.stderr)
         return 1
-    stale = [path for path, text in wanted.items() if not path.is_file() or path.read_text() != text]
-    left = [
-        path
-        for folder in ("templates", "files")
-        for path in sorted((CHART / folder).rglob("*"))
-        if path.is_file() and path not in wanted and path.name not in WRITTEN_BY_HAND
-    ]
-    if not arguments:
-        for path in stale:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(wanted[path])
-        for path in left:
-            path.unlink()
-        return 0
-    for path in (*stale, *left):
-        print(f"{path} differs from deploy/kubernetes: run `make schemas` and commit it", file=sys.stderr)
-    return 1 if stale or left else 0
+    folders = [CHART / "templates", CHART / "files"]
+    return write_or_compare(arguments, files, "deploy/kubernetes", folders=folders, by_hand=WRITTEN_BY_HAND)
 
 
 if __name__ == "__main__":
