@@ -19,15 +19,22 @@ SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 _COLUMNS: Final = 24
 
 
+class Query(NamedTuple):
+    """A PromQL expression, and what names each of its lines."""
+
+    expression: str
+    legend: str
+
+
 class Panel(NamedTuple):
-    """A panel. `queries` are expressions with their legends; a width of 24 is a whole row."""
+    """A panel. A width of 24 is a whole row."""
 
     title: str
     about: str
-    queries: tuple[tuple[str, str], ...]
-    unit: str = "short"
-    kind: str = "timeseries"
-    width: int = 8
+    queries: tuple[Query, ...]
+    unit: str
+    kind: str
+    width: int
 
 
 class PanelRow(NamedTuple):
@@ -37,30 +44,85 @@ class PanelRow(NamedTuple):
     panels: tuple[Panel, ...]
 
 
-OF = 'namespace="$namespace"'
+def panel(
+    title: str, about: str, *queries: Query, unit: str = "short", kind: str = "timeseries", width: int = 8
+) -> Panel:
+    """A panel."""
+    return Panel(title, about, queries, unit, kind, width)
+
+
+def cell(metric: str) -> str:
+    """A metric of the namespace that is chosen."""
+    return f'{metric}{{namespace="$namespace"}}'
+
+
+def queue(metric: str) -> str:
+    """A metric of the ClusterQueues that are chosen."""
+    return f'{metric}{{cluster_queue=~"$cluster_queue"}}'
+
+
+def rate(selected: str) -> str:
+    """What is added to a counter in a second."""
+    return f"rate({selected}[$__rate_interval])"
+
+
+def hourly(selected: str) -> str:
+    """What is added to a counter in an hour."""
+    return f"increase({selected}[1h])"
+
+
+def lines(expression: str, *labels: str, legend: str = "{}") -> Query:
+    """A line for each series, named by these labels."""
+    return Query(expression, legend.format(" ".join(f"{{{{{each}}}}}" for each in labels)))
+
+
+def by(function: str, expression: str, *labels: str) -> str:
+    """Series put together, but for these labels."""
+    return f"{function} by ({', '.join(labels)}) ({expression})" if labels else f"{function}({expression})"
+
+
+def sums(expression: str, *labels: str, legend: str = "{}") -> Query:
+    """The sum of series, for each value of these labels."""
+    return lines(by("sum", expression, *labels), *labels, legend=legend)
+
+
+def maxima(expression: str, *labels: str, legend: str = "{}") -> Query:
+    """The largest of series, for each value of these labels."""
+    return lines(by("max", expression, *labels), *labels, legend=legend)
+
+
+def quotients(expression: str, divisor: str, *labels: str) -> Query:
+    """The sum of series by that of others, for each value of these labels."""
+    return lines(f"{by('sum', expression, *labels)} / {by('sum', divisor, *labels)}", *labels)
+
+
+def quantiles(share: float, selected: str, *labels: str, legend: str = "{}") -> Query:
+    """The value that this share of what a histogram has seen is below, for each value of these labels."""
+    return lines(f"histogram_quantile({share}, {by('sum', rate(selected), 'le', *labels)})", *labels, legend=legend)
+
 
 CELL: Final = (
     PanelRow(
         "Is it well?",
         (
-            Panel(
+            panel(
                 "Leading",
                 "1 for each process that has a leader. The webhook has none: all of its replicas answer.",
-                ((f'sum by (process) (headgate_phase{{{OF}, phase="leading"}})', "{{process}}"),),
+                sums('headgate_phase{namespace="$namespace", phase="leading"}', "process"),
                 kind="stat",
                 width=12,
             ),
-            Panel(
+            panel(
                 "Dependencies down",
                 "What a pod cannot reach: the broker, the API server.",
-                ((f"headgate_dependency_up{{{OF}}} == 0", "{{pod}} {{dependency}}"),),
+                lines(f"{cell('headgate_dependency_up')} == 0", "pod", "dependency"),
                 kind="stat",
                 width=6,
             ),
-            Panel(
+            panel(
                 "In quarantine",
                 "Objects that a process has set aside after a failure.",
-                ((f"max by (process) (headgate_quarantined_objects{{{OF}}})", "{{process}}"),),
+                maxima(cell("headgate_quarantined_objects"), "process"),
                 kind="stat",
                 width=6,
             ),
@@ -69,104 +131,84 @@ CELL: Final = (
     PanelRow(
         "The log",
         (
-            Panel(
+            panel(
                 "Position",
                 "The last sequence that each pod has folded.",
-                ((f"headgate_position{{{OF}}}", "{{pod}}"),),
+                lines(cell("headgate_position"), "pod"),
             ),
-            Panel(
+            panel(
                 "Behind",
                 "How far each pod is behind the one that is furthest.",
-                ((f"scalar(max(headgate_position{{{OF}}})) - headgate_position{{{OF}}}", "{{pod}}"),),
+                lines(f"scalar({by('max', cell('headgate_position'))}) - {cell('headgate_position')}", "pod"),
             ),
-            Panel(
+            panel(
                 "Waiting to be folded",
                 "Entries that a pod has received and not folded yet.",
-                ((f"headgate_entries_waiting{{{OF}}}", "{{pod}}"),),
+                lines(cell("headgate_entries_waiting"), "pod"),
             ),
-            Panel(
+            panel(
                 "Commits",
                 "Commits a second, by the process that appends them.",
-                (
-                    (
-                        f"sum by (process) (rate(headgate_commits_appended_total{{{OF}}}[$__rate_interval]))",
-                        "{{process}}",
-                    ),
-                ),
+                sums(rate(cell("headgate_commits_appended_total")), "process"),
                 unit="ops",
             ),
-            Panel(
+            panel(
                 "Commit latency",
                 "From a decision to the acknowledgement of its append, on average.",
-                (
-                    (
-                        f"sum by (process) (rate(headgate_append_seconds_total{{{OF}}}[$__rate_interval])) / "
-                        f"sum by (process) (rate(headgate_commits_appended_total{{{OF}}}[$__rate_interval]))",
-                        "{{process}}",
-                    ),
+                quotients(
+                    rate(cell("headgate_append_seconds_total")),
+                    rate(cell("headgate_commits_appended_total")),
+                    "process",
                 ),
                 unit="s",
             ),
-            Panel(
+            panel(
                 "Events",
                 "Events a second, by the process that appends them.",
-                (
-                    (
-                        f"sum by (process) (rate(headgate_events_appended_total{{{OF}}}[$__rate_interval]))",
-                        "{{process}}",
-                    ),
-                ),
+                sums(rate(cell("headgate_events_appended_total")), "process"),
                 unit="ops",
             ),
-            Panel(
+            panel(
                 "Time spent folding",
                 "The share of a core that each pod folds with.",
-                ((f"rate(headgate_fold_seconds_total{{{OF}}}[$__rate_interval])", "{{pod}}"),),
+                lines(rate(cell("headgate_fold_seconds_total")), "pod"),
                 unit="percentunit",
             ),
-            Panel(
+            panel(
                 "Refused appends and new epochs",
                 "Each refused append ends an epoch. More than a few an hour: a lease is contended.",
-                (
-                    (f"sum by (process) (increase(headgate_appends_refused_total{{{OF}}}[1h]))", "refused {{process}}"),
-                    (f"sum by (process) (increase(headgate_terms_total{{{OF}}}[1h]))", "epochs {{process}}"),
-                ),
+                sums(hourly(cell("headgate_appends_refused_total")), "process", legend="refused {}"),
+                sums(hourly(cell("headgate_terms_total")), "process", legend="epochs {}"),
             ),
-            Panel(
+            panel(
                 "Entries refused, divergences",
                 "Entries that are not of the log; stretches that were folded again to another state. Both are 0.",
-                (
-                    (f"max by (process) (headgate_entries_refused{{{OF}}})", "entries {{process}}"),
-                    (f"sum by (process) (headgate_divergences_total{{{OF}}})", "divergences {{process}}"),
-                ),
+                maxima(cell("headgate_entries_refused"), "process", legend="entries {}"),
+                sums(cell("headgate_divergences_total"), "process", legend="divergences {}"),
             ),
         ),
     ),
     PanelRow(
         "Decisions",
         (
-            Panel(
+            panel(
                 "Decisions",
                 "How often each machine is asked, a second.",
-                ((f"sum by (process) (rate(headgate_decisions_total{{{OF}}}[$__rate_interval]))", "{{process}}"),),
+                sums(rate(cell("headgate_decisions_total")), "process"),
                 unit="ops",
             ),
-            Panel(
+            panel(
                 "Time of a decision",
                 "On average.",
-                (
-                    (
-                        f"sum by (process) (rate(headgate_decide_seconds_total{{{OF}}}[$__rate_interval])) / "
-                        f"sum by (process) (rate(headgate_decisions_total{{{OF}}}[$__rate_interval]))",
-                        "{{process}}",
-                    ),
+                quotients(
+                    rate(cell("headgate_decide_seconds_total")), rate(cell("headgate_decisions_total")), "process"
                 ),
                 unit="s",
             ),
-            Panel(
+            panel(
                 "Scheduling attempts",
                 "Cycles that tried to admit workloads, a second.",
-                ((f"sum by (result) (rate(kueue_admission_attempts_total{{{OF}}}[$__rate_interval]))", "{{result}}"),),
+                sums(rate(cell("kueue_admission_attempts_total")), "result"),
                 unit="ops",
             ),
         ),
@@ -174,52 +216,39 @@ CELL: Final = (
     PanelRow(
         "The API server",
         (
-            Panel(
+            panel(
                 "Writes",
                 "Calls a second, by process.",
-                ((f"sum by (process) (rate(headgate_calls_total{{{OF}}}[$__rate_interval]))", "{{process}}"),),
+                sums(rate(cell("headgate_calls_total")), "process"),
                 unit="ops",
             ),
-            Panel(
+            panel(
                 "Calls without an answer",
                 "Now. At limits.calls_max a process takes no further decision.",
-                ((f"headgate_calls_unfinished{{{OF}}}", "{{pod}}"),),
+                lines(cell("headgate_calls_unfinished"), "pod"),
             ),
-            Panel(
+            panel(
                 "Refused and repeated",
                 "Calls that were answered with a definite no, and requests that were made again.",
-                (
-                    (
-                        f"sum by (process) (rate(headgate_calls_refused_total{{{OF}}}[$__rate_interval]))",
-                        "refused {{process}}",
-                    ),
-                    (
-                        f"sum by (process, cause) (rate(headgate_kubernetes_retries_total{{{OF}}}[$__rate_interval]))",
-                        "{{process}} {{cause}}",
-                    ),
-                ),
+                sums(rate(cell("headgate_calls_refused_total")), "process", legend="refused {}"),
+                sums(rate(cell("headgate_kubernetes_retries_total")), "process", "cause"),
                 unit="ops",
             ),
-            Panel(
+            panel(
                 "Watch events",
                 "What the informer bridge is told, by resource.",
-                (
-                    (
-                        f"sum by (resource) (rate(headgate_kubernetes_watches_total{{{OF}}}[$__rate_interval]))",
-                        "{{resource}}",
-                    ),
-                ),
+                sums(rate(cell("headgate_kubernetes_watches_total")), "resource"),
                 unit="ops",
             ),
-            Panel(
+            panel(
                 "Stimuli waiting",
                 "Answers and watch events that wait for their machine.",
-                ((f"headgate_stimuli_waiting{{{OF}}}", "{{pod}}"),),
+                lines(cell("headgate_stimuli_waiting"), "pod"),
             ),
-            Panel(
+            panel(
                 "Kubernetes Events dropped",
                 "Not written because too many were waiting.",
-                ((f"sum(rate(headgate_events_dropped_total{{{OF}}}[$__rate_interval]))", "dropped"),),
+                sums(rate(cell("headgate_events_dropped_total")), legend="dropped"),
                 unit="ops",
             ),
         ),
@@ -227,19 +256,17 @@ CELL: Final = (
     PanelRow(
         "Snapshots and feed",
         (
-            Panel(
+            panel(
                 "Snapshots in an hour",
                 "Those stored, and the stretches of the log that were folded again to compare.",
-                (
-                    (f"sum(increase(headgate_snapshots_total{{{OF}}}[1h]))", "stored"),
-                    (f"sum(increase(headgate_verifications_total{{{OF}}}[1h]))", "verified"),
-                ),
+                sums(hourly(cell("headgate_snapshots_total")), legend="stored"),
+                sums(hourly(cell("headgate_verifications_total")), legend="verified"),
                 width=12,
             ),
-            Panel(
+            panel(
                 "Feed",
                 "Messages a second for subscribers.",
-                ((f"sum(rate(headgate_feed_messages_total{{{OF}}}[$__rate_interval]))", "messages"),),
+                sums(rate(cell("headgate_feed_messages_total")), legend="messages"),
                 unit="ops",
                 width=12,
             ),
@@ -248,74 +275,43 @@ CELL: Final = (
     PanelRow(
         "The webhook",
         (
-            Panel(
-                "Reviews",
-                "By result.",
-                ((f"sum by (result) (rate(headgate_webhook_requests_total{{{OF}}}[$__rate_interval]))", "{{result}}"),),
-                unit="ops",
-            ),
-            Panel(
+            panel("Reviews", "By result.", sums(rate(cell("headgate_webhook_requests_total")), "result"), unit="ops"),
+            panel(
                 "Time of an answer",
                 "99 of 100 are faster.",
-                (
-                    (
-                        "histogram_quantile(0.99, sum by (le, path) "
-                        f"(rate(headgate_webhook_request_seconds_bucket{{{OF}}}[$__rate_interval])))",
-                        "{{path}}",
-                    ),
-                ),
+                quantiles(0.99, cell("headgate_webhook_request_seconds_bucket"), "path"),
                 unit="s",
             ),
-            Panel(
+            panel(
                 "Certificate",
                 "How long the certificate in use is valid.",
-                ((f"headgate_webhook_certificate_expiry_timestamp_seconds{{{OF}}} - time()", "{{pod}}"),),
+                lines(f"{cell('headgate_webhook_certificate_expiry_timestamp_seconds')} - time()", "pod"),
                 unit="s",
             ),
         ),
     ),
 )
 
-CQ = 'cluster_queue=~"$cluster_queue"'
-
 QUEUES: Final = (
     PanelRow(
         "Waiting",
         (
-            Panel(
+            panel(
                 "Pending workloads",
                 "Active ones are tried in turn; inadmissible ones wait for a change.",
-                (
-                    (
-                        f"sum by (cluster_queue, status) (kueue_pending_workloads{{{CQ}}})",
-                        "{{cluster_queue}} {{status}}",
-                    ),
-                ),
+                sums(queue("kueue_pending_workloads"), "cluster_queue", "status"),
             ),
-            Panel(
+            panel(
                 "Why they are not admitted",
                 "By reason.",
-                (
-                    (
-                        f"sum by (reason, underlying_cause) (kueue_unadmitted_workloads{{{CQ}}})",
-                        "{{reason}} {{underlying_cause}}",
-                    ),
-                ),
+                sums(queue("kueue_unadmitted_workloads"), "reason", "underlying_cause"),
             ),
-            Panel(
+            panel(
                 "Time until admission",
                 "Half, and 95 of 100, are admitted sooner.",
-                (
-                    (
-                        "histogram_quantile(0.5, sum by (le, cluster_queue) "
-                        f"(rate(kueue_admission_wait_time_seconds_bucket{{{CQ}}}[$__rate_interval])))",
-                        "{{cluster_queue}} p50",
-                    ),
-                    (
-                        "histogram_quantile(0.95, sum by (le, cluster_queue) "
-                        f"(rate(kueue_admission_wait_time_seconds_bucket{{{CQ}}}[$__rate_interval])))",
-                        "{{cluster_queue}} p95",
-                    ),
+                *(
+                    quantiles(share, queue("kueue_admission_wait_time_seconds_bucket"), "cluster_queue", legend=legend)
+                    for share, legend in ((0.5, "{} p50"), (0.95, "{} p95"))
                 ),
                 unit="s",
             ),
@@ -324,97 +320,64 @@ QUEUES: Final = (
     PanelRow(
         "Throughput",
         (
-            Panel(
+            panel(
                 "Admitted in an hour",
                 "Workloads.",
-                (
-                    (
-                        f"sum by (cluster_queue) (increase(kueue_admitted_workloads_total{{{CQ}}}[1h]))",
-                        "{{cluster_queue}}",
-                    ),
-                ),
+                sums(hourly(queue("kueue_admitted_workloads_total")), "cluster_queue"),
             ),
-            Panel(
+            panel(
                 "Finished in an hour",
                 "Workloads.",
-                (
-                    (
-                        f"sum by (cluster_queue) (increase(kueue_finished_workloads_total{{{CQ}}}[1h]))",
-                        "{{cluster_queue}}",
-                    ),
-                ),
+                sums(hourly(queue("kueue_finished_workloads_total")), "cluster_queue"),
             ),
-            Panel(
+            panel(
                 "Evicted in an hour",
                 "By reason; preemptions are among them.",
-                (
-                    (
-                        f"sum by (cluster_queue, reason) (increase(kueue_evicted_workloads_total{{{CQ}}}[1h]))",
-                        "{{cluster_queue}} {{reason}}",
-                    ),
-                ),
+                sums(hourly(queue("kueue_evicted_workloads_total")), "cluster_queue", "reason"),
             ),
         ),
     ),
     PanelRow(
         "Quota",
         (
-            Panel(
+            panel(
                 "Use of nominal quota",
                 "More than 100 % is borrowed.",
-                (
-                    (
-                        f"sum by (cluster_queue, resource) (kueue_cluster_queue_resource_usage{{{CQ}}}) / "
-                        f"sum by (cluster_queue, resource) (kueue_cluster_queue_nominal_quota{{{CQ}}})",
-                        "{{cluster_queue}} {{resource}}",
-                    ),
+                quotients(
+                    queue("kueue_cluster_queue_resource_usage"),
+                    queue("kueue_cluster_queue_nominal_quota"),
+                    "cluster_queue",
+                    "resource",
                 ),
                 unit="percentunit",
             ),
-            Panel(
+            panel(
                 "Reserved, and requested by who waits",
                 "By resource.",
-                (
-                    (f"sum by (resource) (kueue_cluster_queue_resource_reservation{{{CQ}}})", "{{resource}} reserved"),
-                    (f"sum by (resource) (kueue_cluster_queue_resource_pending{{{CQ}}})", "{{resource}} pending"),
-                ),
+                sums(queue("kueue_cluster_queue_resource_reservation"), "resource", legend="{} reserved"),
+                sums(queue("kueue_cluster_queue_resource_pending"), "resource", legend="{} pending"),
             ),
-            Panel(
+            panel(
                 "Weighted share",
                 "Of what the cohort lends, by ClusterQueue.",
-                ((f"kueue_cluster_queue_weighted_share{{{CQ}}}", "{{cluster_queue}}"),),
+                lines(queue("kueue_cluster_queue_weighted_share"), "cluster_queue"),
             ),
         ),
     ),
     PanelRow(
         "Running",
         (
-            Panel(
-                "Admitted workloads",
-                "Now.",
-                ((f"sum by (cluster_queue) (kueue_admitted_active_workloads{{{CQ}}})", "{{cluster_queue}}"),),
-            ),
-            Panel(
+            panel("Admitted workloads", "Now.", sums(queue("kueue_admitted_active_workloads"), "cluster_queue")),
+            panel(
                 "Time until pods are ready",
                 "From the admission; 95 of 100 are sooner.",
-                (
-                    (
-                        "histogram_quantile(0.95, sum by (le, cluster_queue) "
-                        f"(rate(kueue_admitted_until_ready_wait_time_seconds_bucket{{{CQ}}}[$__rate_interval])))",
-                        "{{cluster_queue}}",
-                    ),
-                ),
+                quantiles(0.95, queue("kueue_admitted_until_ready_wait_time_seconds_bucket"), "cluster_queue"),
                 unit="s",
             ),
-            Panel(
+            panel(
                 "Preempted in an hour",
                 "By the ClusterQueue that preempts.",
-                (
-                    (
-                        "sum by (preempting_cluster_queue, reason) (increase(kueue_preempted_workloads_total[1h]))",
-                        "{{preempting_cluster_queue}} {{reason}}",
-                    ),
-                ),
+                sums(hourly("kueue_preempted_workloads_total"), "preempting_cluster_queue", "reason"),
             ),
         ),
     ),
