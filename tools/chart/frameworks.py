@@ -7,7 +7,7 @@ every kind keeps its rights, as in the Kustomize base.
 
 from typing import Any, Final
 
-from headgate.core.config.frameworks import JOB_FRAMEWORK, KUEUES
+from headgate.core.api.job_kinds import JOB_KINDS
 from tools.chart.manifests import Object
 from tools.chart.templating import If, Items
 
@@ -20,11 +20,7 @@ _OF_APPS: Final = {
 
 def frameworks_of() -> dict[tuple[str, str], tuple[str, ...]]:
     """The frameworks that need rights about a resource, by its group and plural; none for what every cell needs."""
-    named = {}
-    for framework in KUEUES:
-        group, slash, kind = framework.partition("/")
-        if slash and framework != JOB_FRAMEWORK:
-            named[(group, f"{kind}s")] = (framework,)
+    named = {(each.group, each.plural): (each.framework,) for each in JOB_KINDS if each.optional and not each.of_pods}
     return {**named, **_OF_APPS}
 
 

@@ -63,9 +63,11 @@ def configuration_page() -> str:
         "processes have [settings](settings.md) for the same."
     )
     frameworks = (
-        f"## Job integrations\n\n`integrations.frameworks` may list {', '.join(map(code, SUPPORTED))}. Kueue's other "
-        "frameworks are refused; `externalFrameworks` is accepted, because Headgate schedules the Workloads that other "
-        "controllers make.\n\n`integrations.labelKeysToCopy` names labels of jobs that their Workloads are created "
+        f"## Job integrations\n\n`integrations.frameworks` may list {', '.join(map(code, SUPPORTED))}. These are all "
+        "of Kueue's; others are refused, unless "
+        "[a package](../guides/job-kinds.md#add-a-kind-from-a-package-of-your-own) brings them. `externalFrameworks` "
+        "is accepted, because Headgate schedules the Workloads that other controllers make.\n\n"
+        "`integrations.labelKeysToCopy` names labels of jobs that their Workloads are created "
         "with, as with Kueue: of the pods of a group each label may have one value only, and the group has no Workload "
         "while they differ (Event `ErrWorkloadCompose`); Workloads of LeaderWorkerSets get them, those of StatefulSets "
         "do not. A Workload does not follow when labels of its job change."

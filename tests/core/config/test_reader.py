@@ -211,6 +211,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "integrations.frameworks[0]",
         "did you mean 'batch/job'?",
     ),
+    "an integration like none": (
+        {"integrations": {"frameworks": ["?"]}},
+        "integrations.frameworks[0]",
+        "write one of batch/job, deployment, jobset.x-k8s.io/jobset",
+    ),
     "MultiKueue": ({"multiKueue": {"origin": "here"}}, "multiKueue.origin", "remove the section"),
     "a section that is a list": ({"resources": []}, "resources", "name: value"),
     "a flag that is a string": ({"manageJobsWithoutQueueName": "no"}, "manageJobsWithoutQueueName", "true or false"),

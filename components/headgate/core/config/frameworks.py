@@ -1,7 +1,7 @@
 """
 The frameworks of Kueue's Configuration: which kinds of jobs a cell runs.
 
-`integrations.frameworks` names kinds as Kueue does. `SUPPORTED` are those that Headgate runs;
+`integrations.frameworks` names kinds as Kueue does. `SUPPORTED` are those that Headgate runs, which are all of Kueue's;
 `headgate.core.jobs.registry` adds the names of kinds that come from other packages. Without a list Headgate runs
 batch/v1 Jobs alone, which is Kueue's default.
 """
@@ -19,27 +19,6 @@ POD_FRAMEWORK: Final = "pod"
 SPARK_FRAMEWORK: Final = "sparkoperator.k8s.io/sparkapplication"
 OF_POD_OWNERS: Final = ("deployment", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset")
 """The frameworks whose objects are queued by their pods: they imply `pod` for the pods of these objects."""
-
-KUEUES: Final = (
-    JOB_FRAMEWORK,
-    "deployment",
-    "jobset.x-k8s.io/jobset",
-    "kubeflow.org/jaxjob",
-    "kubeflow.org/mpijob",
-    "kubeflow.org/paddlejob",
-    "kubeflow.org/pytorchjob",
-    "kubeflow.org/tfjob",
-    "kubeflow.org/xgboostjob",
-    "leaderworkerset.x-k8s.io/leaderworkerset",
-    "pod",
-    "ray.io/raycluster",
-    "ray.io/rayjob",
-    "ray.io/rayservice",
-    SPARK_FRAMEWORK,
-    "statefulset",
-    "trainer.kubeflow.org/trainjob",
-    "workload.codeflare.dev/appwrapper",
-)
 
 SUPPORTED: Final[dict[str, None]] = dict.fromkeys(
     (
@@ -101,9 +80,5 @@ def read_integrations(section: Fields, flags: Mapping[str, bool], *, is_old: boo
 
 
 def _check(at: str, framework: str) -> None:
-    if framework in SUPPORTED:
-        return
-    if framework in KUEUES:
-        remedy = f"list only {', '.join(SUPPORTED)}, or have a controller of yours make Workloads"
-        raise ConfigurationError(at, f"Headgate has no integration {framework!r}", remedy)
-    raise ConfigurationError(at, f"Kueue has no integration {framework!r}", nearest(framework, [*KUEUES, *SUPPORTED]))
+    if framework not in SUPPORTED:
+        raise ConfigurationError(at, f"Kueue has no integration {framework!r}", nearest(framework, list(SUPPORTED)))
