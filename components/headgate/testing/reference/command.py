@@ -1,4 +1,8 @@
-"""`headgate plan --scenarios`: recorded scenarios of Kueue in, their outcomes out, one JSON document a line."""
+"""
+`headgate plan --scenarios`: recorded scenarios in, their outcomes out, one JSON document a line.
+
+Scenarios of Kueue and of the kube-scheduler may be mixed: each line is told by its fields.
+"""
 
 import gzip
 import os
@@ -13,6 +17,8 @@ import msgspec
 from headgate.cli.output import BROKEN, OK, WRONG_USAGE, CliError, say
 from headgate.core.plan.reading import PlanInputError
 from headgate.testing.reference.outcome import outcome_of
+from headgate.testing.reference.placement.running import outcome_of as placement_outcome_of
+from headgate.testing.reference.placement.scenario import is_placement, read_placement_scenario
 from headgate.testing.reference.rhythm import ReferencePlan
 from headgate.testing.reference.scenario import read_scenario
 from headgate.testing.reference.stopping import run
@@ -39,11 +45,18 @@ def _run_line(number: int, line: bytes) -> int:
     """Run one line; the exit code that it is worth."""
     scenario_name = ""
     try:
-        scenario = read_scenario(msgspec.json.decode(line))
-        scenario_name = scenario.name
-        rhythm = ReferencePlan(scenario.facts, scenario.configuration, scenario.now_ms)
-        stop = run(rhythm, scenario.cycles_max)
-        outcome = msgspec.json.encode(outcome_of(scenario.name, rhythm, stop))
+        record = msgspec.json.decode(line)
+        outcome: object
+        if is_placement(record):
+            placement = read_placement_scenario(record)
+            scenario_name = placement.name
+            outcome = placement_outcome_of(placement)
+        else:
+            scenario = read_scenario(record)
+            scenario_name = scenario.name
+            rhythm = ReferencePlan(scenario.facts, scenario.configuration, scenario.now_ms)
+            stop = run(rhythm, scenario.cycles_max)
+            outcome = outcome_of(scenario.name, rhythm, stop)
     except PlanInputError as error:
         say(f"headgate: line {number}: {error}")
         return WRONG_USAGE
@@ -54,7 +67,7 @@ def _run_line(number: int, line: bytes) -> int:
         traceback.print_exception(error)
         say(f"headgate: line {number}: scenario {scenario_name}: {type(error).__name__}: {error}: this is a bug")
         return BROKEN
-    sys.stdout.write(outcome.decode() + "\n")
+    sys.stdout.write(msgspec.json.encode(outcome).decode() + "\n")
     sys.stdout.flush()
     return OK
 

@@ -179,12 +179,14 @@ class PostFiltered(msgspec.Struct, frozen=True):
     What a post-filter answers.
 
     `nominated` is the node that the pod is to be nominated to ("" clears a nomination), None to leave it as it is.
+    `victims` are the pods that have to go for it, `unnominated` those that lose their nomination to that node.
     `details` is for plans and explanations; preemption puts its candidates there.
     """
 
     status: Status
     nominated: str | None = None
     victims: tuple[str, ...] = ()
+    unnominated: tuple[str, ...] = ()
     details: Any = None
 
 

@@ -55,3 +55,47 @@ FIELDS: Final[Mapping[str, Callable[[Json], Any]]] = {
 def differing_fields(ours: Json, recorded: Json) -> list[str]:
     """The fields that two attempts do not agree in."""
     return [name for name, of in FIELDS.items() if of(ours) != of(recorded)]
+
+
+# --- whole runs ----------------------------------------------------------------------------------------------------
+
+
+def _sequence(outcome: Json) -> list[Any]:
+    """What happened when: whom the queue gave and where each pod went, and every change."""
+    return [_brief(step) for step in outcome["steps"]]
+
+
+def _brief(step: Json) -> Any:
+    if "attempt" in step:
+        attempt = step["attempt"]
+        return step["t"], *(attempt.get(field) for field in ("pod", "profile", "n", "from", "node", "to"))
+    return step["t"], *(step.get(field) for field in ("do", "script", "pod", "node", "until"))
+
+
+def _by_step(outcome: Json, field: str) -> list[Any]:
+    return [step.get(field) for step in outcome["steps"] if "attempt" not in step]
+
+
+def _attempts(outcome: Json) -> list[Json]:
+    return [
+        {name: of(step["attempt"]) for name, of in FIELDS.items()} for step in outcome["steps"] if "attempt" in step
+    ]
+
+
+RUN_FIELDS: Final[Mapping[str, Callable[[Json], Any]]] = {
+    "profiles": lambda each: each["profiles"],
+    "bound": lambda each: each["bound"],
+    "pending": lambda each: each["pending"],
+    "stop": lambda each: each["stop"],
+    "sequence": _sequence,
+    "attempts": _attempts,
+    "events": lambda each: _by_step(each, "events"),
+    "hints": lambda each: _by_step(each, "hints"),
+    "moves": lambda each: _by_step(each, "moves"),
+}
+"""The fields of a whole run."""
+
+
+def differing_run_fields(ours: Json, recorded: Json) -> list[str]:
+    """The fields that the outcomes of two runs do not agree in."""
+    return [name for name, of in RUN_FIELDS.items() if of(ours) != of(recorded)]

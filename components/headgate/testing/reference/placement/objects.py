@@ -65,7 +65,7 @@ class Objects:
 
     def put(self, manifest: Json) -> None:
         """An object is created or replaced. Raises PlanInputError for a kind that placement does not read."""
-        kind, key = manifest.get("kind", ""), _key(manifest)
+        kind, key = manifest.get("kind", ""), key_of(manifest)
         if kind not in KINDS and kind not in ("Node", "Pod"):
             raise PlanInputError(f"{kind} {key}: placement does not read this kind: remove it")
         self._manifests[kind, key] = manifest
@@ -127,7 +127,8 @@ def merge_patched(document: Any, patch: Any) -> Any:
     return merged
 
 
-def _key(manifest: Json) -> str:
+def key_of(manifest: Json) -> str:
+    """`namespace/name` of a manifest, or its name."""
     metadata = manifest["metadata"]
     namespace = metadata.get("namespace", "")
     return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
