@@ -1,7 +1,20 @@
 """
-Placement of pods on nodes.
+Placement of pods on nodes, as the kube-scheduler places them.
 
-Owns: what is free on each node, and the first node that a pod fits on.
-Called by: the binder, for pods whose scheduler is `headgate`; verification.
-May import: workload, state, kubernetes, events.
+A pure engine: `cluster` is what it sees, `queue` says whose turn it is, `attempt` decides one pod by the plugins of its
+profile. Nothing here acts; what was decided is the result.
+
+    objects        the parts of API objects that are read
+    pods, nodes    a pod with its interned shape; a node with its pods
+    columns        the nodes as flat arrays; `cluster` keeps them current, `counts` counts pods per topology domain
+    framework      the contract of plugins, the runtime that runs them in order and keeps their answers
+    plugins        those of the kube-scheduler
+    configuration  KubeSchedulerConfiguration -> profiles
+    attempt        pre-filter, filter, score, post-filter: which node, or why none
+    preemption     which pods would have to go; queue: who is tried when
+    node_info      the first fit that the binder uses for pods of `headgate`
+
+Owns: what is free on each node, what plugins say of a pod and a node, and the choice.
+Called by: the binder, for pods whose scheduler is `headgate`; verification; `headgate plan --scenarios`.
+May import: workload, state, config, kubernetes, events.
 """

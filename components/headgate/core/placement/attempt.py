@@ -52,6 +52,7 @@ class Attempt(msgspec.Struct, frozen=True):
     condition, `rejectors` are the plugins whose hints may bring it back, and `post_filtered` what would help.
     `nominated` is the node that the pod is to be nominated to, "" for none, None to leave it as it is. `feasible` are
     rows in the order of the scan, `best` those with the highest total in the order of their names.
+    `nominated_rejected` is why the node that the pod was nominated to before was refused.
     """
 
     cycle: Cycle
@@ -59,7 +60,7 @@ class Attempt(msgspec.Struct, frozen=True):
     pre_filtered: PreFilterOutcome
     verdicts: Verdicts
     feasible: Rows = NO_ROWS
-    nominated_rejected: bool = False
+    nominated_rejected: Status | None = None
     scored: Scored | None = None
     best: Rows = NO_ROWS
     node: str = ""
@@ -107,7 +108,7 @@ class _Search:
         self._cluster = framework.cluster
         self._cycle = cycle
         self._scan = scan
-        self._nominated_rejected = False
+        self._nominated_rejected: Status | None = None
 
     def run(self) -> Attempt:
         """The result."""
@@ -133,8 +134,9 @@ class _Search:
         node = self._cluster.node(self._cycle.pod.nominated_node_name)
         if node is None:
             return None
-        if not self._framework.filter_with_nominated(self._cycle, node).is_success:
-            self._nominated_rejected = True
+        status = self._framework.filter_with_nominated(self._cycle, node)
+        if not status.is_success:
+            self._nominated_rejected = status
             return None
         row = np.array([node.row], dtype=np.intp)
         verdicts = Verdicts(self._cycle, row, np.zeros(1, dtype=np.int64), unresolvable())

@@ -16,6 +16,7 @@ its machines (`headgate.core.plan.dry_run`).
     stopping    when it ends
     outcome     the state at the end, and what each cycle did, in the schema of the recordings
     command     a file of scenarios in, a file of outcomes out
+    placement   the same for recorded scenarios of the kube-scheduler
 
 Pure, except `command`: the clock is an argument, and two runs of one input are equal byte for byte.
 

@@ -33,7 +33,7 @@ FIELDS: Final[Mapping[str, Callable[[Json], Any]]] = {
     "prefilter.nodes": lambda each: each["prefilter"].get("nodes"),
     "prefilter.rejected": lambda each: each["prefilter"].get("rejected"),
     "feasible": lambda each: each.get("feasible"),
-    "path": lambda each: (each["path"], each.get("nominatedRejected", False)),
+    "path": lambda each: (each["path"], each.get("nominatedRejected")),
     "scores.raw": lambda each: _scores(each, "raw"),
     "scores.norm": lambda each: _scores(each, "norm"),
     "total": lambda each: each.get("total"),

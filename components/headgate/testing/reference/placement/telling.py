@@ -66,8 +66,8 @@ def told_attempt(attempt: Attempt, profile: str, number: int, source: str) -> Js
     if pod.nominated_node_name:
         told["nominated"] = pod.nominated_node_name
     told["prefilter"] = _told_prefilter(attempt)
-    if attempt.nominated_rejected:
-        told["nominatedRejected"] = True
+    if attempt.nominated_rejected is not None:
+        told["nominatedRejected"] = _grouped([(pod.nominated_node_name, attempt.nominated_rejected)])[0]
     told |= _told_filters(attempt)
     told["path"] = attempt.path
     told |= _told_scores(attempt)
