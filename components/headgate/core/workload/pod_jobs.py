@@ -13,6 +13,7 @@ import msgspec
 
 from headgate.core.api.names import POD_GROUP_KIND
 from headgate.core.config.frameworks import POD_FRAMEWORK
+from headgate.core.state.grouping import Groups
 from headgate.core.state.tables import PodRecord, State, Workload
 from headgate.core.workload import pod_groups
 from headgate.core.workload.pod_groups import Members, managed
@@ -75,8 +76,7 @@ class JobPods:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._job_of: dict[PodKey, JobKey] = {}
-        self._of: dict[JobKey, dict[PodKey, None]] = {}
+        self._jobs: Groups[PodKey, JobKey] = Groups()
         for key in state.pods:
             self.see(key)
 
@@ -84,27 +84,20 @@ class JobPods:
         """A pod may have appeared, changed or gone. Returns the jobs that this concerns."""
         record = self._state.pods.get(key)
         after = job_of(key, record.pod) if record is not None else None
-        before = self._job_of.pop(key, None)
-        if before is not None and before != after:
-            del self._of[before][key]
-            if not self._of[before]:
-                del self._of[before]
-        if after is not None:
-            self._job_of[key] = after
-            self._of.setdefault(after, {})[key] = None
+        before = self._jobs.put(key, after)
         return tuple(dict.fromkeys(job for job in (before, after) if job is not None))
 
     def jobs(self) -> Iterable[JobKey]:
         """The jobs that have pods."""
-        return self._of
+        return self._jobs.groups()
 
     def job(self, key: PodKey) -> JobKey | None:
         """The job of a pod."""
-        return self._job_of.get(key)
+        return self._jobs.group_of(key)
 
     def of(self, job: JobKey) -> Members:
         """The pods of a job, in order."""
-        records = ((key, self._state.pods.get(key)) for key in self._of.get(job, ()))
+        records = ((key, self._state.pods.get(key)) for key in self._jobs.of(job))
         return pod_groups.in_order((key, record) for key, record in records if record is not None)
 
 

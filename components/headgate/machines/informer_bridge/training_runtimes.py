@@ -27,6 +27,7 @@ from headgate.core.api.job_kinds import (
     TRAINING_RUNTIMES,
 )
 from headgate.core.jobs.train_job import runtime_of, with_runtime
+from headgate.core.state.grouping import Groups
 from headgate.core.state.tables import State
 from headgate.events import facts
 from headgate.events.ids import JobKey, JobRef
@@ -54,7 +55,7 @@ class TrainingRuntimes:
         self._state = state
         self._specs: dict[_Runtime, bytes] = {}
         self._jobs: dict[JobKey, bytes] = {}
-        self._users: dict[_Runtime, dict[JobKey, None]] = {}
+        self._users: Groups[JobKey, _Runtime] = Groups()
 
     def keys(self, resource: str) -> Iterable[str]:
         """The runtimes of a resource that are known."""
@@ -70,7 +71,7 @@ class TrainingRuntimes:
             self._specs.pop(runtime, None)
         if self._specs.get(runtime) == before:
             return {}
-        return {job: self._jobs[job] for job in self._users.get(runtime, ())}
+        return {job: self._jobs[job] for job in self._users.of(runtime)}
 
     def keep(self, resource: str, fact: facts.JobObserved, raw: bytes) -> None:
         """Remember a TrainJob that has not ended; other jobs are none of it, nor below."""
@@ -79,16 +80,13 @@ class TrainingRuntimes:
         self.forget(resource, fact.job)
         if fact.spec.finished is None:
             self._jobs[fact.job] = raw
-            self._users.setdefault(_runtime_of(fact.job, raw), {})[fact.job] = None
+            self._users.put(fact.job, _runtime_of(fact.job, raw))
 
     def forget(self, resource: str, job: JobKey) -> None:
         """A TrainJob is gone, or names no queue."""
-        raw = self._jobs.pop(job, None) if resource == TRAIN_JOBS else None
-        if raw is not None:
-            runtime = _runtime_of(job, raw)
-            self._users[runtime].pop(job)
-            if not self._users[runtime]:
-                del self._users[runtime]
+        if resource == TRAIN_JOBS:
+            self._jobs.pop(job, None)
+            self._users.put(job, None)
 
     def whole(self, resource: str, job: str, raw: bytes) -> bytes:
         """A TrainJob with its runtime, where that is there."""

@@ -6,6 +6,7 @@ An index that the ungater's machine keeps for itself. Bounded by the number of j
 
 from collections.abc import Iterable
 
+from headgate.core.state.grouping import Groups
 from headgate.core.state.tables import State
 from headgate.core.workload import owners
 from headgate.events.ids import JobKey
@@ -16,8 +17,8 @@ class JobsBelow:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._above: dict[JobKey, str] = {}
-        self._of: dict[str, dict[JobKey, None]] = {}
+        self._owned: Groups[JobKey, str] = Groups()
+        """By uid of the owner."""
         for key in state.jobs:
             self.see(key)
 
@@ -25,15 +26,7 @@ class JobsBelow:
         """A job has appeared, changed or gone."""
         record = self._state.jobs.get(key)
         owner = record.job.owner if record is not None else None
-        above = owner.uid if owner is not None and owners.is_job(self._state, owner) else ""
-        before = self._above.pop(key, "")
-        if before and before != above:
-            self._of[before].pop(key)
-            if not self._of[before]:
-                del self._of[before]
-        if above:
-            self._above[key] = above
-            self._of.setdefault(above, {})[key] = None
+        self._owned.put(key, owner.uid if owner is not None and owners.is_job(self._state, owner) else None)
 
     def of(self, key: JobKey) -> Iterable[JobKey]:
         """The jobs below a job."""
@@ -41,7 +34,7 @@ class JobsBelow:
         new = [key]
         while new:
             record = self._state.jobs.get(new.pop())
-            below = self._of.get(record.job.uid, {}) if record is not None else {}
+            below = self._owned.of(record.job.uid) if record is not None else {}
             new += [each for each in below if each not in found]
             found |= below
         return found

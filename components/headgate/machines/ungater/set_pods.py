@@ -30,6 +30,7 @@ from headgate.core.fold.quarantine import is_aside
 from headgate.core.jobs.serving_sets import LEADER, MAIN, WORKER
 from headgate.core.machine.contract import MERGE_PATCH, Call, Command, Completed
 from headgate.core.state.attribution import about
+from headgate.core.state.grouping import Groups
 from headgate.core.state.tables import JobRecord, PodRecord, State
 from headgate.core.workload import owners, pod_groups
 from headgate.core.workload.pod_groups import managed
@@ -49,12 +50,11 @@ class SetPods:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._queue: WorkQueue[PodKey] = WorkQueue(CALLS_MAX, keys=state.pods)
-        self._patches = PodPatches(state, "name", self._queue)
-        self._set_of: dict[PodKey, JobKey] = {}
-        self._of: dict[JobKey, dict[PodKey, None]] = {}
+        self._sets: Groups[PodKey, JobKey] = Groups()
         for key in state.pods:
             self._list(key)
+        self._queue: WorkQueue[PodKey] = WorkQueue(CALLS_MAX, keys=self._sets.members())
+        self._patches = PodPatches(state, "name", self._queue)
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
@@ -65,25 +65,17 @@ class SetPods:
         match event:
             case facts.PodObserved() | facts.PodDeleted():
                 self._list(event.pod)
-                if event.pod in self._set_of or self._queue.is_in_flight(event.pod):
+                if self._sets.group_of(event.pod) is not None or self._queue.is_in_flight(event.pod):
                     self._patches.see(event.pod)
                     self._queue.add(event.pod)
             case facts.JobObserved():
-                self._queue.add_all(self._of.get(event.job, ()))
+                self._queue.add_all(self._sets.of(event.job))
             case facts.ConfigurationObserved():
-                self._queue.add_all(self._set_of)
+                self._queue.add_all(self._sets.members())
 
     def _list(self, key: PodKey) -> None:
         record = self._state.pods.get(key)
-        after = set_of(key, record.pod) if record is not None else None
-        before = self._set_of.pop(key, None)
-        if before is not None and before != after:
-            del self._of[before][key]
-            if not self._of[before]:
-                del self._of[before]
-        if after is not None:
-            self._set_of[key] = after
-            self._of.setdefault(after, {})[key] = None
+        self._sets.put(key, set_of(key, record.pod) if record is not None else None)
 
     # --- deciding --------------------------------------------------------------------------------------------------
 
@@ -97,7 +89,7 @@ class SetPods:
         return self._queue.next_at(now_ms)
 
     def _call(self, key: PodKey) -> Call | None:
-        record, of = self._state.pods.get(key), self._set_of.get(key)
+        record, of = self._state.pods.get(key), self._sets.group_of(key)
         job = self._state.jobs.get(of) if of is not None else None
         if record is None or of is None or job is None or self._patches.is_patched(key):
             return None
