@@ -58,7 +58,11 @@ def original(pod_set: PodSet) -> Directives:
     )
 
 
-def injected(state: State, workload: Workload) -> dict[str, tuple[Directives, int]]:
+Templates = dict[str, tuple[Directives, int]]
+"""The templates of pod sets, and how many pods of each there are, by name."""
+
+
+def injected(state: State, workload: Workload) -> Templates:
     """
     The templates of an admitted workload's pod sets, and how many pods of each were admitted, by name.
 

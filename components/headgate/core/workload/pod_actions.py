@@ -21,7 +21,7 @@ from headgate.core.jobs.marks import TOPOLOGY_GATE
 from headgate.core.kubernetes import conditions
 from headgate.core.state.tables import PodRecord, Stage, State, Workload
 from headgate.core.workload import owners, pod_groups, pod_jobs
-from headgate.core.workload.injection import InjectionError, injected, is_assigned
+from headgate.core.workload.injection import InjectionError, Templates, is_assigned
 from headgate.core.workload.matching import is_to_run
 from headgate.core.workload.pod_groups import Members, managed
 from headgate.events.ids import JobKey, PodKey, UnixMs, split_key
@@ -139,15 +139,15 @@ def _given_up(job: JobKey, members: Members, workload: Workload | None) -> tuple
 # --- patches -------------------------------------------------------------------------------------------------------
 
 
-def ungating_patch(state: State, record: PodRecord, workload: Workload) -> Json:
+def ungating_patch(state: State, record: PodRecord, workload: Workload, templates: Templates) -> Json:
     """
-    The merge patch that lets a pod run on the flavors of its admitted Workload.
+    The merge patch that lets a pod run on the flavors of its admitted Workload, which has these templates.
 
     Raises InjectionError.
     """
     pod, shown = record.pod, managed(record.pod)
     name = shown.role if shown.group else workload.spec.pod_sets[0].name
-    found = injected(state, workload).get(name)
+    found = templates.get(name)
     if found is None:
         raise InjectionError(f"the Workload {workload.key} has no pod set {name}")
     directives, _ = found

@@ -21,7 +21,7 @@ from headgate.core.state.attribution import about
 from headgate.core.state.tables import PodRecord, Stage, State, Workload
 from headgate.core.status.server_side_apply import apply_query
 from headgate.core.workload import owners, pod_groups, pod_jobs
-from headgate.core.workload.injection import InjectionError
+from headgate.core.workload.injection import InjectionError, Templates, injected
 from headgate.core.workload.matching import is_to_run
 from headgate.core.workload.pod_actions import (
     PodStep,
@@ -48,6 +48,22 @@ JOBS_MAX: Final = 1 << 30
 
 BUDGET: Final = BudgetSettings(rate_max=5_000, rate_min=500, burst=1_000)
 """Calls about pods a second, and at once."""
+
+
+class _Wanted:
+    """What each pod of a job needs in this turn, and its Workload."""
+
+    def __init__(self, workload: Workload | None, steps: dict[PodKey, PodStep]) -> None:
+        self.workload = workload
+        self.steps = steps
+        self._templates: Templates | None = None
+
+    def templates(self, state: State) -> Templates:
+        """Those of the Workload, which is admitted: the same for all of the pods. Raises InjectionError."""
+        assert self.workload is not None
+        if self._templates is None:
+            self._templates = injected(state, self.workload)
+        return self._templates
 
 
 class ManagedPods:
@@ -117,7 +133,7 @@ class ManagedPods:
         """Do what is due. Returns when the next is tried again."""
         calls += self._patches.following
         self._patches.following.clear()
-        wanted: dict[JobKey, dict[PodKey, PodStep]] = {}
+        wanted: dict[JobKey, _Wanted] = {}
         for job in list(self._jobs.ready(now_ms)):
             with about("Job", job):
                 wanted[job] = self._examine(job, events)
@@ -128,15 +144,18 @@ class ManagedPods:
         self._effects.clear()
         return self._queue.next_at(now_ms)
 
-    def _examine(self, job: JobKey, events: list[Event]) -> dict[PodKey, PodStep]:
+    def _examine(self, job: JobKey, events: list[Event]) -> _Wanted:
         """Queue the pods of a job that need something; record when none does. Returns what they need."""
         members = self._pods.of(job)
-        found = self._due(job, members)
-        needing = [key for key in found if not self._patches.is_patched(key)]
+        wanted = self._wanted(job, members)
+        needing = [key for key in wanted.steps if not self._patches.is_patched(key)]
         self._queue.add_all(needing)
-        if not needing and not any(self._queue.is_in_flight(key) for key in found):
-            self._record(job, members, workload_of_pods(self._state, job, members), events)
-        return found
+        if not needing and not any(self._queue.is_in_flight(key) for key in wanted.steps):
+            self._record(job, members, wanted.workload, events)
+        return wanted
+
+    def _wanted(self, job: JobKey, members: Members) -> _Wanted:
+        return _Wanted(workload_of_pods(self._state, job, members), self._due(job, members))
 
     def _due(self, job: JobKey, members: Members) -> dict[PodKey, PodStep]:
         first = next(iter(members.values()), None)
@@ -149,7 +168,7 @@ class ManagedPods:
     def _do(
         self,
         key: PodKey,
-        wanted: dict[JobKey, dict[PodKey, PodStep]],
+        wanted: dict[JobKey, _Wanted],
         now_ms: UnixMs,
         events: list[Event],
         calls: list[Command],
@@ -159,13 +178,12 @@ class ManagedPods:
         if job is None or record is None or self._patches.is_patched(key):
             return
         if job not in wanted:
-            wanted[job] = self._due(job, self._pods.of(job))
-        what = wanted[job].get(key)
+            wanted[job] = self._wanted(job, self._pods.of(job))
+        what = wanted[job].steps.get(key)
         if what is None or is_aside(self._state, "Pod", key, Producer.UNGATER):
             return
         if what.what not in {"stop", "remove"} or self._state.synced:
-            workload = workload_of_pods(self._state, job, self._pods.of(job)) if what.what == "ungate" else None
-            self._act(job, key, record, what, workload, now_ms, events, calls)
+            self._act(job, key, record, what, wanted[job], now_ms, events, calls)
 
     # The parts of one decision, which live no longer than the call.
     def _act(
@@ -174,18 +192,18 @@ class ManagedPods:
         key: PodKey,
         record: PodRecord,
         what: PodStep,
-        workload: Workload | None,
+        wanted: _Wanted,
         now_ms: UnixMs,
         events: list[Event],
         calls: list[Command],
     ) -> None:
         match what.what:
             case "ungate":
-                assert workload is not None
+                assert wanted.workload is not None
                 try:
-                    body = ungating_patch(self._state, record, workload)
+                    body = ungating_patch(self._state, record, wanted.workload, wanted.templates(self._state))
                 except InjectionError as error:
-                    self._refuse(job, workload, error, events)
+                    self._refuse(job, wanted.workload, error, events)
                     return
                 call = self._patches.begin(key, body, _is_gated, content_type=MERGE_PATCH)
             case "stop":
