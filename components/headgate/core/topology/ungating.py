@@ -11,11 +11,12 @@ A pod that has ended holds no place, so that the pod created in its stead gets i
 it waits until its node is replaced or has recovered.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from headgate.core.state.tables import Values
+from headgate.core.state.tables import PodRecord, State, Values, Workload
 from headgate.core.topology.assignments import HOSTNAME, Placement
+from headgate.core.topology.pods import waits_at_gate
 from headgate.events.ids import PodKey
 from headgate.events.objects import PodSet, PodSetAssignment, TopologyRequest
 
@@ -61,6 +62,53 @@ def ranks_of(pod_sets: Sequence[PodSet], assignments: Sequence[PodSetAssignment]
             leader, workers = sorted(group_of_two[:2], key=lambda each: each.count)
             found[workers.name] = Ranks(leader.count, leader.count + workers.count)
     return found
+
+
+def pods_of_set(state: State, pods: Iterable[PodKey], pod_set: str) -> dict[PodKey, PodRecord]:
+    """Those of these pods that are of a pod set, in order, without gated ones that are deleted: these never run."""
+    found = ((key, state.pods.get(key)) for key in sorted(pods))
+    return {
+        key: record
+        for key, record in found
+        if record is not None and record.pod.pod_set == pod_set and not (record.pod.deleting and waits_at_gate(record))
+    }
+
+
+def domains_of_set(
+    workload: Workload,
+    assignment: PodSetAssignment,
+    placement: Placement,
+    pods: Mapping[PodKey, PodRecord],
+    may_get_another: Callable[[PodKey, PodRecord], bool],
+) -> dict[PodKey, Values]:
+    """
+    The domains of the gated pods of a pod set of an admitted workload, as far as they get one now.
+
+    `placement` is that of the assignment. `may_get_another` says it of a pod at its gate: not so when that is being
+    removed.
+    """
+    offset = next((record.pod.index_offset for record in pods.values()), 0)
+    requests = {pod_set.name: pod_set.topology_request for pod_set in workload.spec.pod_sets}
+    assignments = workload.admission.pod_set_assignments if workload.admission is not None else ()
+    return domains_of_gated(
+        placement,
+        assignment.count,
+        [_pod_in_set(placement, key, record, may_get_another) for key, record in pods.items()],
+        requests.get(assignment.name),
+        ranks_of(workload.spec.pod_sets, assignments)[assignment.name].shifted(offset),
+        workload.unhealthy_nodes,
+    )
+
+
+def _pod_in_set(
+    placement: Placement, key: PodKey, record: PodRecord, may_get_another: Callable[[PodKey, PodRecord], bool]
+) -> PodInSet:
+    if waits_at_gate(record):
+        is_gated = may_get_another(key, record)
+        return PodInSet(key, is_gated=is_gated, domain=record.domain or None, indexes=record.pod.indexes)
+    selector = record.pod.spec.node_selector
+    domain = tuple(selector.get(level, "") for level in placement.levels)
+    return PodInSet(key, is_gated=False, domain=domain, indexes=record.pod.indexes)
 
 
 def is_on_any(levels: tuple[str, ...], domain: Values, nodes: Collection[str]) -> bool:

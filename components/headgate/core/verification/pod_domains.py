@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 
 from headgate.core.fold.quarantine import is_aside
 from headgate.core.log.rules_version import POD_DOMAINS_SINCE, decides_alike
-from headgate.core.state.tables import PodRecord, Stage, State, Values, Workload
-from headgate.core.topology.assignments import Placement, expand
-from headgate.core.topology.pods import TopologyPods, waits_at_gate
-from headgate.core.topology.ungating import PodInSet, domains_of_gated, ranks_of
+from headgate.core.state.tables import Stage, State, Values
+from headgate.core.topology.assignments import expand
+from headgate.core.topology.pods import TopologyPods
+from headgate.core.topology.ungating import domains_of_set, pods_of_set
 from headgate.core.verification.check import NOTHING, ReplayDifference, opens_term
 from headgate.core.workload.injection import is_assigned
 from headgate.events import decisions, facts
@@ -96,41 +96,14 @@ def _domains(state: State, pods: TopologyPods, event: decisions.PodsAssigned, *,
     workload = state.workloads.get(event.workload)
     if workload is None or workload.uid != event.uid or workload.stage is not Stage.ADMITTED:
         return {}
-    placement = _placement(state, workload, event.pod_set)
-    if placement is None or workload.admission is None:
-        return {}
-    records = {
-        key: record
-        for key in sorted(pods.of(workload.key))
-        if (record := state.pods.get(key)) is not None
-        and record.pod.pod_set == event.pod_set
-        and not (record.pod.deleting and waits_at_gate(record))
-        and not is_aside(state, "Pod", key, Producer.UNGATER)
-    }
-    assignments = workload.admission.pod_set_assignments
-    offset = next((record.pod.index_offset for record in records.values()), 0)
-    requests = {pod_set.name: pod_set.topology_request for pod_set in workload.spec.pod_sets}
-    return domains_of_gated(
-        placement,
-        next(each.count for each in assignments if each.name == event.pod_set),
-        [_in_set(placement, key, record, patched=patched) for key, record in records.items()],
-        requests.get(event.pod_set),
-        ranks_of(workload.spec.pod_sets, assignments)[event.pod_set].shifted(offset),
-        workload.unhealthy_nodes,
-    )
-
-
-def _placement(state: State, workload: Workload, pod_set: str) -> Placement | None:
+    found = pods_of_set(state, pods.of(workload.key), event.pod_set)
+    records = {key: found[key] for key in found if not is_aside(state, "Pod", key, Producer.UNGATER)}
     for each in workload.admission.pod_set_assignments if workload.admission is not None else ():
-        if each.name == pod_set and each.topology_assignment is not None and is_assigned(state.configuration, each):
-            return expand(each.topology_assignment)
-    return None
-
-
-def _in_set(placement: Placement, key: PodKey, record: PodRecord, *, patched: bool) -> PodInSet:
-    if waits_at_gate(record):
-        is_gated = not (patched and record.domain)
-        return PodInSet(key, is_gated=is_gated, domain=record.domain or None, indexes=record.pod.indexes)
-    selector = record.pod.spec.node_selector
-    domain = tuple(selector.get(level, "") for level in placement.levels)
-    return PodInSet(key, is_gated=False, domain=domain, indexes=record.pod.indexes)
+        if (
+            each.name == event.pod_set
+            and each.topology_assignment is not None
+            and is_assigned(state.configuration, each)
+        ):
+            placement = expand(each.topology_assignment)
+            return domains_of_set(workload, each, placement, records, lambda _, record: not (patched and record.domain))
+    return {}

@@ -23,7 +23,7 @@ from headgate.core.state.attribution import about
 from headgate.core.state.tables import PodRecord, Stage, State, Values, Workload
 from headgate.core.topology.assignments import Placement, expand
 from headgate.core.topology.pods import TopologyPods, waits_at_gate
-from headgate.core.topology.ungating import PodInSet, domains_of_gated, is_on_any, ranks_of
+from headgate.core.topology.ungating import domains_of_set, is_on_any, pods_of_set
 from headgate.core.workload.injection import is_assigned
 from headgate.events import decisions, facts
 from headgate.events.base import Producer
@@ -110,24 +110,13 @@ class TopologyGates:
         workload = self._state.workloads.get(key)
         if workload is None or workload.stage is not Stage.ADMITTED or workload.admission is None:
             return 0
-        assignments = workload.admission.pod_set_assignments
-        ranks = ranks_of(workload.spec.pod_sets, assignments)
-        requests = {pod_set.name: pod_set.topology_request for pod_set in workload.spec.pod_sets}
         chosen = 0
-        for each in assignments:
+        for each in workload.admission.pod_set_assignments:
             places = self._places(workload, workload.admission).get(each.name)
             records = self._records(key, each.name) if places is not None else {}
             if places is None or not any(waits_at_gate(record) for record in records.values()):
                 continue
-            offset = next((record.pod.index_offset for record in records.values()), 0)
-            domains = domains_of_gated(
-                places.placement,
-                each.count,
-                [self._pod_in_set(places.placement, pod, record) for pod, record in records.items()],
-                requests.get(each.name),
-                ranks[each.name].shifted(offset),
-                workload.unhealthy_nodes,
-            )
+            domains = domains_of_set(workload, each, places.placement, records, self._may_get_another)
             chosen += self._assign(workload, each.name, records, domains, events)
         return chosen
 
@@ -145,24 +134,12 @@ class TopologyGates:
         return found
 
     def _records(self, workload: WorkloadKey, pod_set: str) -> dict[PodKey, PodRecord]:
-        """The pods of a pod set in order, without gated ones that are being deleted: these never run."""
-        found = ((key, self._state.pods.get(key)) for key in sorted(self._pods.of(workload)))
-        return {
-            key: record
-            for key, record in found
-            if record is not None
-            and record.pod.pod_set == pod_set
-            and not (record.pod.deleting and waits_at_gate(record))
-            and not is_aside(self._state, "Pod", key, Producer.UNGATER)
-        }
+        """The pods of a pod set, in order."""
+        found = pods_of_set(self._state, self._pods.of(workload), pod_set)
+        return {key: record for key, record in found.items() if not is_aside(self._state, "Pod", key, Producer.UNGATER)}
 
-    def _pod_in_set(self, placement: Placement, key: PodKey, record: PodRecord) -> PodInSet:
-        if not waits_at_gate(record):
-            selector = record.pod.spec.node_selector
-            domain = tuple(selector.get(level, "") for level in placement.levels)
-            return PodInSet(key, is_gated=False, domain=domain, indexes=record.pod.indexes)
-        is_gated = not self._patches.is_patched(key)
-        return PodInSet(key, is_gated=is_gated, domain=record.domain or None, indexes=record.pod.indexes)
+    def _may_get_another(self, key: PodKey, _: PodRecord) -> bool:
+        return not self._patches.is_patched(key)
 
     def _assign(
         self,
