@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from tests.support.logs import TestLog
 
+from headgate.core.api.names import ALLOWED_FLAVORS
 from headgate.core.state.tables import Stage, State
 from headgate.core.workload import concurrent_admission
-from headgate.core.workload.variants import ALLOWED_FLAVORS, PARENT, variant_name
+from headgate.core.workload.variants import PARENT, variant_name
 from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration

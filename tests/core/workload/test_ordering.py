@@ -2,8 +2,9 @@
 
 import pytest
 
+from headgate.core.api.names import PRIORITY_BOOST
 from headgate.core.state.tables import Workload
-from headgate.core.workload.ordering import PRIORITY_BOOST, priority_of, queued_at
+from headgate.core.workload.ordering import priority_of, queued_at
 from headgate.events.configuration import Configuration, RequeuingStrategy, WaitForPodsReady
 from headgate.events.ids import Uid, UnixMs, WorkloadKey
 from headgate.events.objects import Condition, WorkloadSpec

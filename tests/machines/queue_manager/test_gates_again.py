@@ -4,9 +4,10 @@ import msgspec
 from tests.support.queueing import QM, QueueCell
 
 from headgate.core import fold
+from headgate.core.api.names import ALLOWED_FLAVORS
 from headgate.core.log.rules_version import RULES
 from headgate.core.verification.check import ReplayDifference
-from headgate.core.workload.variants import ALLOWED_FLAVORS, PARENT, variant_name
+from headgate.core.workload.variants import PARENT, variant_name
 from headgate.events import facts
 from headgate.events.configuration import Configuration
 from headgate.events.decisions import WorkloadSkipped

@@ -35,8 +35,7 @@ from headgate.core.api.names import (
     RETRIABLE_IN_GROUP,
     ROLE_HASH,
 )
-
-TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
+from headgate.core.jobs.marks import TOPOLOGY_GATE
 
 _OLD_ANNOTATIONS: Final = "oldObject.metadata.?annotations"
 _OLD_LABELS: Final = "oldObject.metadata.?labels"

@@ -15,11 +15,11 @@ from headgate.core.admission.rules import (
 from headgate.core.admission.topology_requests import Template, pod_set_groups
 from headgate.core.admission.workloads import ELASTIC_GATE
 from headgate.core.api import job_kinds
+from headgate.core.api.admission_checks import MULTI_KUEUE
 from headgate.core.api.job_kinds import JobKind
 from headgate.core.api.names import ELASTIC_JOB
 
 POD_SETS_MAX: Final = 18
-MULTI_KUEUE: Final = "kueue.x-k8s.io/multikueue"
 MANAGED: Final = f"({QUEUE} != '' || variables.managesUnnamed)"
 """Jobs of these kinds are checked only if they are managed, or were."""
 WAS_MANAGED: Final = f"(oldObject == null || {MANAGED} || (variables.checksFormer && {OLD_QUEUE} != ''))"

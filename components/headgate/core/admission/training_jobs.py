@@ -8,9 +8,9 @@ from headgate.core.admission.topology_requests import GATES, GROUP, Template, po
 from headgate.core.api import job_kinds
 from headgate.core.api.job_kinds import JobKind
 from headgate.core.api.names import POD_INDEX_OFFSET
+from headgate.core.jobs.train_job import MANAGER
 
 RUN_POLICY: Final = ("spec", "runPolicy", "suspend")
-RUNTIME_PATCHES: Final = "kueue.x-k8s.io/manager"
 
 _REPLICATED: Final = Each("replicated", "object.spec.?replicatedJobs.orValue([])")
 _JOB: Final = "replicated.template.spec"
@@ -114,11 +114,11 @@ TRAIN_JOB: Final = job_target(
         defaults=(
             Default(
                 name="runtime-patch",
-                when=f"!object.spec.?runtimePatches.orValue([]).exists(p, p.manager == '{RUNTIME_PATCHES}')",
+                when=f"!object.spec.?runtimePatches.orValue([]).exists(p, p.manager == '{MANAGER}')",
                 changes=(
                     FieldChange(
                         path=("spec", "runtimePatches"),
-                        value=f"{{'manager': dyn('{RUNTIME_PATCHES}'), "
+                        value=f"{{'manager': dyn('{MANAGER}'), "
                         "'trainingRuntimeSpec': dyn({'template': {'spec': {}}})}",
                         appends=True,
                     ),

@@ -22,10 +22,8 @@ from headgate.core.admission.rules import (
     FieldChange,
     Variable,
 )
-from headgate.core.api.names import ELASTIC_JOB
+from headgate.core.api.names import ELASTIC_JOB, PRIORITY_BOOST, REPLACEMENT_FOR
 
-REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
-BOOST: Final = "kueue.x-k8s.io/priority-boost"
 ELASTIC_GATE: Final = "ElasticJobsViaWorkloadSlices"
 RESERVED: Final = "%s.?status.?conditions.orValue([]).exists(c, c.type == 'QuotaReserved' && c.status == 'True')"
 
@@ -406,13 +404,13 @@ def _cluster_name() -> tuple[AdmissionRule, ...]:
             gates=gates,
         )
 
-    replaces = f" && !{ANNOTATIONS}[?'{REPLACES}'].hasValue()"
+    replaces = f" && !{ANNOTATIONS}[?'{REPLACEMENT_FOR}'].hasValue()"
     return (rule("cluster-name", _SLICES, replaces), rule("cluster-name-strictly", (f"!{ELASTIC_GATE}",), ""))
 
 
 def _boost() -> tuple[AdmissionRule, ...]:
-    value = f"{ANNOTATIONS}[?'{BOOST}'].orValue('0')"
-    base = {"field": f"metadata.annotations[{BOOST}]", "value": value, "gates": ("PriorityBoost",)}
+    value = f"{ANNOTATIONS}[?'{PRIORITY_BOOST}'].orValue('0')"
+    base = {"field": f"metadata.annotations[{PRIORITY_BOOST}]", "value": value, "gates": ("PriorityBoost",)}
     return (
         AdmissionRule(
             name="boost-empty",

@@ -20,8 +20,8 @@ JOB_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 PODSET_LABEL = KUEUE + "podset"
 """The label of a pod that names its pod set."""
 POD_INDEX_OFFSET = KUEUE + "pod-index-offset"
-SLICE_NAME_ANNOTATION = KUEUE + "workload-slice-name"
-"""The annotation of a pod of an elastic job: the name that all slices of the job have in common."""
+SLICE_NAME = KUEUE + "workload-slice-name"
+"""The annotation of pods and slices of an elastic job: the name of the first Workload in the chain of slices."""
 TOPOLOGY_ANNOTATIONS = frozenset(
     KUEUE + name
     for name in (
@@ -40,6 +40,20 @@ FINALIZER = KUEUE + "resource-in-use"
 """Kueue's finalizer: of Workloads until their job has stopped, of ClusterQueues and flavors while they are in use."""
 SCHEDULER_NAME = "headgate"
 """Pods with this `spec.schedulerName` are bound by the binder."""
+
+# --- Workloads ------------------------------------------------------------------------------------------------------
+
+JOB_UID = KUEUE + "job-uid"
+"""The label with the uid of the job that a Workload was created for, also present without an owner reference."""
+OWNER_GVK = KUEUE + "job-owner-gvk"
+OWNER_NAME = KUEUE + "job-owner-name"
+"""The annotations with kind and name of that job."""
+PRIORITY_BOOST = KUEUE + "priority-boost"
+"""The annotation with a number that is added to the priority (gate PriorityBoost)."""
+REPLACEMENT_FOR = KUEUE + "workload-slice-replacement-for"
+"""The annotation of a slice that replaces another: that one's key."""
+ALLOWED_FLAVORS = KUEUE + "workload-allowed-resource-flavors"
+"""The annotation of a variant: the flavors it may use, separated by commas (gate ConcurrentAdmission)."""
 
 # --- pods that are queued themselves ------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from headgate.core.api.names import (
     POD_PARENT,
     PODSET_LABEL,
     SCHEDULER_NAME,
-    SLICE_NAME_ANNOTATION,
+    SLICE_NAME,
     TOPOLOGY_ANNOTATIONS,
     WORKLOAD_ANNOTATION,
 )
@@ -178,7 +178,7 @@ def _topology_aware(meta: Metadata, pod: Pod) -> Pod:
         pod_set=labels.get(PODSET_LABEL, ""),
         indexes={label: int(value) for label, value in sorted(labels.items()) if _is_index(value)},
         index_offset=int(offset) if _is_index(offset) else 0,
-        slice_name=annotations.get(SLICE_NAME_ANNOTATION, ""),
+        slice_name=annotations.get(SLICE_NAME, ""),
     )
 
 

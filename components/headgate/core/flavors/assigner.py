@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from headgate.core.api.names import ALLOWED_FLAVORS
 from headgate.core.config import feature_gates
 from headgate.core.flavors.assignment import (
     EXCEEDS_MAX_QUOTA,
@@ -40,9 +41,6 @@ How many alternatives to admit a workload `Assigner.ways` distinguishes.
 
 Beyond it, parts of the request are left out.
 """
-
-ALLOWED_FLAVORS = "kueue.x-k8s.io/workload-allowed-resource-flavors"
-"""The annotation of a variant of a workload: its allowed flavors, separated by commas (gate ConcurrentAdmission)."""
 
 
 class PreemptionOracle(Protocol):

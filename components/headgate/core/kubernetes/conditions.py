@@ -35,13 +35,16 @@ OFF_HOLD = "Workload no longer on hold; waiting for quota reservation"
 ON_HOLD = "OnHold"
 """The reason of QuotaReserved=False while the job of a workload has no pods, and is to have none."""
 
+OUT_OF_SYNC = "OutOfSync"
+"""The reason of Finished of a Workload that its job does not run by: that is another one than it is for."""
+
 DEACTIVATED = "Deactivated"
 """The reason of evictions after which a workload is to stay out."""
 
 MESSAGE_BYTES_MAX = 32 * 1024
 """The API's limit for a condition's message, to which Kueue cuts it."""
 
-KEPT_OUT = frozenset({"Misconfigured", "Suspended", "AdmissionGated", "OnHold", "Deactivated"})
+KEPT_OUT = frozenset({"Misconfigured", "Suspended", "AdmissionGated", ON_HOLD, DEACTIVATED})
 """Reasons of QuotaReserved=False of a workload that is in no queue."""
 
 

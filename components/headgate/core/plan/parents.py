@@ -7,6 +7,7 @@ Their later interaction is simulated by `headgate.core.plan.dry_run`.
 
 import msgspec
 
+from headgate.core.api.names import ALLOWED_FLAVORS
 from headgate.core.state.tables import PENDING, State, Workload
 from headgate.core.status.server_side_apply import API_VERSION
 from headgate.core.workload import concurrent_admission, variants
@@ -49,6 +50,6 @@ def _variant(parent: Workload, place: int, flavor: str, len_max: int) -> Workloa
         created_ms=parent.created_ms,
         spec=msgspec.structs.replace(parent.spec, preemption_gates=(*gates, PreemptionGate(name=variants.GATE))),
         labels={key: value for key, value in parent.labels.items() if key != variants.PARENT},
-        annotations={**parent.annotations, variants.ALLOWED_FLAVORS: flavor},
+        annotations={**parent.annotations, ALLOWED_FLAVORS: flavor},
         owner=OwnerReference(kind="Workload", name=name, uid=parent.uid, api_version=API_VERSION),
     )

@@ -1,9 +1,9 @@
 """Preemption messages in Kueue's wording: reason and message of the conditions, and the Events of both sides."""
 
+from headgate.core.api.names import JOB_UID
 from headgate.core.quota.tree import QuotaNode
 from headgate.core.state.tables import Workload
 from headgate.core.workload.ordering import RECLAIMED_WHILE_BORROWING, priority_of
-from headgate.core.workload.owners import JOB_UID
 from headgate.events.configuration import Configuration
 
 IN_CLUSTER_QUEUE = "InClusterQueue"

@@ -64,7 +64,7 @@ def finish(state: State, workload: Workload) -> WorkloadFinished | None:
         if record.job.finished == "Failed":
             return _finished(workload, "Failed", record.job.message)
         if record.job.prebuilt and _is_out_of_sync(state, workload, record):
-            return _finished(workload, prebuilt.OUT_OF_SYNC, prebuilt.OUT_OF_SYNC_MESSAGE)
+            return _finished(workload, conditions.OUT_OF_SYNC, prebuilt.OUT_OF_SYNC_MESSAGE)
         return _failed_to_start(state, workload, record)
     if owners.is_gone(state, workload) and not workload.deleting and not is_group(owners.job_key(state, workload)):
         # The Workload of a pod group is deleted with the last of its owners (Kueue's finalizeWorkloads).

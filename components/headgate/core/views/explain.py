@@ -21,6 +21,7 @@ from headgate.core import fold
 from headgate.core.api.job_kinds import kind_name, shown_name, title
 from headgate.core.fold.quarantine import Treatments
 from headgate.core.fold.transitions import rank_of
+from headgate.core.kubernetes import conditions
 from headgate.core.state.lifecycle import next_stage
 from headgate.core.state.tables import Parked, Stage, State, Workload
 from headgate.core.views.descriptions import (
@@ -342,7 +343,7 @@ class Explainer:
                 self._running = None
             case queueing.WorkloadHeld():
                 text = "its quota was given back while its job is on hold"
-                self._add(at, event, text, reason="OnHold", message=event.message)
+                self._add(at, event, text, reason=conditions.ON_HOLD, message=event.message)
                 self._running = None
             case queueing.WorkloadRequeued():
                 self._add(at, event, "may queue again", reason=event.reason, message=event.message)

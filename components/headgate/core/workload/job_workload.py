@@ -21,7 +21,12 @@ from headgate.core.api.names import (
     FINALIZER,
     GATED_BY,
     IS_GROUP_WORKLOAD,
+    JOB_UID,
     KUEUE,
+    OWNER_GVK,
+    OWNER_NAME,
+    REPLACEMENT_FOR,
+    SLICE_NAME,
 )
 from headgate.core.config import feature_gates
 from headgate.core.config.feature_gates import enabled
@@ -121,7 +126,7 @@ def _metadata(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]
         made = {"annotations": annotations, "ownerReferences": owned_by}
         return {"labels": group.labels, **made} if group.labels else made
     keys = copied(state.configuration)
-    annotations = {KUEUE + "job-owner-gvk": kind.gvk, KUEUE + "job-owner-name": ref.name}
+    annotations = {OWNER_GVK: kind.gvk, OWNER_NAME: ref.name}
     annotations |= _annotations(raw, job, keys)
     if is_sliced(state, job):
         annotations |= _slice_annotations(state, key, job)
@@ -133,7 +138,7 @@ def _metadata(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]
         "controller": True,
         "blockOwnerDeletion": True,
     }
-    labels = _labels(raw, keys) | {KUEUE + "job-uid": job.uid}
+    labels = _labels(raw, keys) | {JOB_UID: job.uid}
     return {"labels": labels, "annotations": annotations, "ownerReferences": [owner]}
 
 
@@ -146,12 +151,12 @@ def _metadata_of_group(state: State, key: JobKey, job: Job, raw: bytes) -> dict[
     ref, kind, uid = JobRef.parse(key), job_kinds.kind_of(key), state.jobs[key].job.uid
     keys = copied(state.configuration) if kind is not job_kinds.STATEFUL_SET else NO_KEYS
     annotations = _annotations(raw, job, keys)
-    annotations |= {KUEUE + "job-owner-gvk": kind.gvk, KUEUE + "job-owner-name": ref.name, IS_GROUP_WORKLOAD: "true"}
+    annotations |= {OWNER_GVK: kind.gvk, OWNER_NAME: ref.name, IS_GROUP_WORKLOAD: "true"}
     if kind is not job_kinds.STATEFUL_SET:
         annotations[KUEUE + "component-workload-index"] = str(job.group_index)
     owner = {"apiVersion": kind.api_version, "kind": kind.kind, "name": ref.name, "uid": uid}
     return {
-        "labels": _labels(raw, keys) | {KUEUE + "job-uid": uid},
+        "labels": _labels(raw, keys) | {JOB_UID: uid},
         "annotations": annotations,
         "ownerReferences": [owner],
     }
@@ -183,11 +188,11 @@ def _slice_annotations(state: State, key: JobKey, job: Job) -> dict[str, str]:
     """The annotations of a slice: the one it replaces, and the first of its chain (Kueue's prepareWorkloadSlice)."""
     replaced = wanted_slice(state, key, job).selected
     if replaced is None:
-        return {ELASTIC_JOB: "true", slices.SLICE_NAME: split_key(workload_key(state.configuration, key, job))[1]}
+        return {ELASTIC_JOB: "true", SLICE_NAME: split_key(workload_key(state.configuration, key, job))[1]}
     return {
         ELASTIC_JOB: "true",
-        slices.SLICE_NAME: slices.slice_name(replaced),
-        slices.REPLACEMENT_FOR: replaced.key,
+        SLICE_NAME: slices.slice_name(replaced),
+        REPLACEMENT_FOR: replaced.key,
     }
 
 

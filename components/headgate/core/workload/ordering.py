@@ -6,6 +6,7 @@ the preemption search for who may preempt whom. Both follow from the workload an
 conditions have the API's resolution of one second.
 """
 
+from headgate.core.api.names import PRIORITY_BOOST
 from headgate.core.config import feature_gates
 from headgate.core.kubernetes import conditions
 from headgate.core.kubernetes.numbers import decimal
@@ -14,7 +15,6 @@ from headgate.events.configuration import Configuration
 from headgate.events.ids import Seq, UnixMs
 from headgate.events.objects import Condition
 
-PRIORITY_BOOST = "kueue.x-k8s.io/priority-boost"
 """The annotation whose number is added to the priority (gate PriorityBoost)."""
 
 RECLAIMED_WHILE_BORROWING = "InCohortReclaimWhileBorrowing"

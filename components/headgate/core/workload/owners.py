@@ -15,23 +15,15 @@ a query about it (`workload.owner_gone`). Everything that ends a workload becaus
 An owner is identified by group, kind, namespace, name and uid, all of them: objects of two groups may share the rest.
 """
 
-from typing import Final
-
 from headgate.core.api import job_kinds
 from headgate.core.api.job_kinds import JobKind
+from headgate.core.api.names import JOB_UID, OWNER_GVK, OWNER_NAME
 from headgate.core.state.tables import JobRecord, Stage, State, Workload
 from headgate.core.workload import prebuilt
 from headgate.core.workload.slices import standing
 from headgate.core.workload.variants import is_variant
 from headgate.events.ids import JobKey, JobRef, split_key
 from headgate.events.objects import Job, OwnerReference
-
-JOB_UID: Final = "kueue.x-k8s.io/job-uid"
-"""The label with the uid of the job that a workload was created for, also present without an owner reference."""
-
-OWNER_GVK: Final = "kueue.x-k8s.io/job-owner-gvk"
-OWNER_NAME: Final = "kueue.x-k8s.io/job-owner-name"
-"""The annotations with kind and name of that job."""
 
 
 def is_job(state: State, owner: OwnerReference | None) -> bool:

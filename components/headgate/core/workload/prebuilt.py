@@ -17,7 +17,6 @@ from headgate.events.objects import Job
 
 NOT_FOUND: Final = "ErrPrebuiltWorkloadNotFound"
 NOT_FOUND_MESSAGE: Final = "prebuilt workload not found"
-OUT_OF_SYNC: Final = "OutOfSync"
 OUT_OF_SYNC_MESSAGE: Final = "The prebuilt workload is out of sync with its user job"
 
 
@@ -46,4 +45,4 @@ def is_out_of_sync(job: Job, workload: Workload) -> bool:
     if not job.prebuilt or workload.stage is not Stage.FINISHED:
         return False
     finished = workload.observed_finished or conditions.find(workload.conditions, conditions.FINISHED)
-    return finished is not None and finished.reason == OUT_OF_SYNC
+    return finished is not None and finished.reason == conditions.OUT_OF_SYNC

@@ -13,11 +13,10 @@ from typing import Final
 
 from headgate.core.api import job_kinds
 from headgate.core.api.job_kinds import LEADER_WORKER_SET, STATEFUL_SET
-from headgate.core.api.names import POD_GROUP_KIND
+from headgate.core.api.names import JOB_UID, OWNER_GVK, OWNER_NAME, POD_GROUP_KIND
 from headgate.core.state.tables import State, Workload
 from headgate.core.workload import owners
 from headgate.core.workload.names import name_len_max, workload_name
-from headgate.core.workload.owners import JOB_UID, OWNER_GVK, OWNER_NAME
 from headgate.core.workload.pod_jobs import group_uid
 from headgate.events.configuration import Configuration
 from headgate.events.ids import JobKey, JobRef, PodKey, split_key

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from headgate.core.api.names import ELASTIC_JOB
+from headgate.core.api.names import ELASTIC_JOB, JOB_UID, REPLACEMENT_FOR, SLICE_NAME
 from headgate.core.config import feature_gates
 from headgate.core.config.feature_gates import enabled
 from headgate.core.kubernetes import conditions
@@ -29,13 +29,8 @@ from headgate.events.objects import Labels
 
 ELASTIC_GATE = ELASTIC_JOB
 """The scheduling gate of an elastic Job's pods."""
-REPLACEMENT_FOR = "kueue.x-k8s.io/workload-slice-replacement-for"
-"""The annotation of a slice that replaces another: that one's key."""
-SLICE_NAME = "kueue.x-k8s.io/workload-slice-name"
-"""The annotation of pods and slices: the name of the first Workload in the chain of slices."""
 
 SLICE_REPLACED = "WorkloadSliceReplaced"
-OUT_OF_SYNC = "OutOfSync"
 
 
 def is_elastic(configuration: Configuration, annotations: Labels) -> bool:
@@ -92,7 +87,7 @@ def usage_by_pod_set(replaced: Workload, configuration: Configuration) -> dict[s
 
 def replaced_message(successor: Workload) -> str:
     """Kueue's message of the Finished condition of a slice that another has replaced."""
-    job_uid = successor.labels.get("kueue.x-k8s.io/job-uid", "")
+    job_uid = successor.labels.get(JOB_UID, "")
     who = f"UID: {successor.uid}, JobUID: {job_uid}"
     return f"Replaced to accommodate a workload ({who}) due to workload slice aggregation"
 
@@ -209,7 +204,7 @@ def surplus_end(slices: Sequence[Workload], surplus: Workload) -> tuple[str, str
     """Reason and message with which a slice that is no longer needed is finished."""
     if surplus.key in _replacements(slices):
         return SLICE_REPLACED, "Replaced to accommodate a new workload slice"
-    return OUT_OF_SYNC, "The workload slice is out of sync with its parent job"
+    return conditions.OUT_OF_SYNC, "The workload slice is out of sync with its parent job"
 
 
 def _holds_quota(workload: Workload) -> bool:

@@ -14,6 +14,7 @@ the parent to admit or evict) are computed by `headgate.core.workload.concurrent
 import hashlib
 from collections.abc import Sequence
 
+from headgate.core.api.names import ALLOWED_FLAVORS
 from headgate.core.config import feature_gates
 from headgate.core.config.feature_gates import enabled
 from headgate.core.kubernetes import conditions
@@ -23,8 +24,6 @@ from headgate.events.configuration import Configuration
 from headgate.events.ids import WorkloadKey, split_key
 from headgate.events.objects import ClusterQueueSpec, WorkloadStatus
 
-ALLOWED_FLAVORS = "kueue.x-k8s.io/workload-allowed-resource-flavors"
-"""The annotation of a variant: the flavors it may use, separated by commas."""
 PARENT = "kueue.x-k8s.io/concurrent-admission-parent"
 """The label of a parent, "true"."""
 GATE = "kueue.x-k8s.io/concurrent-admission"

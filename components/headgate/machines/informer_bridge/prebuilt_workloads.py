@@ -8,13 +8,13 @@ Level-triggered. Owned by the bridge's machine, and equally pure.
 """
 
 from headgate.core.api import job_kinds
+from headgate.core.api.names import JOB_UID
 from headgate.core.machine.api_results import CONFLICT, NOT_FOUND, is_success
 from headgate.core.machine.contract import APPLY_PATCH, Call, Command, Completed
 from headgate.core.state.tables import State, Workload
 from headgate.core.status.server_side_apply import apply_query
 from headgate.core.status.workload_status import workload_path
 from headgate.core.workload import prebuilt
-from headgate.core.workload.owners import JOB_UID
 from headgate.events.ids import JobKey, JobRef, Uid, WorkloadKey, split_key
 from headgate.events.objects import Job
 

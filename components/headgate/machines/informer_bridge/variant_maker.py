@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from headgate.core.api.names import ALLOWED_FLAVORS
 from headgate.core.config import feature_gates as gates
 from headgate.core.config.feature_gates import enabled
 from headgate.core.machine.api_results import is_success
@@ -66,7 +67,7 @@ def variant_of(parent: Workload, raw: bytes, flavor: str, *, len_max: int = NAME
             "name": variants.variant_name(name, parent.uid, flavor, len_max=len_max),
             "namespace": namespace,
             "labels": labels,
-            "annotations": {**(whole.metadata.annotations or {}), variants.ALLOWED_FLAVORS: flavor},
+            "annotations": {**(whole.metadata.annotations or {}), ALLOWED_FLAVORS: flavor},
             "ownerReferences": [
                 {
                     "apiVersion": API_VERSION,

@@ -12,6 +12,7 @@ The queue manager passes on what happens to nodes, pods and workloads, and exami
 from collections.abc import Iterable
 from typing import Final
 
+from headgate.core.queueing.eviction import NODE_FAILURES
 from headgate.core.state.tables import Stage, State, Workload
 from headgate.core.topology.node_health import assigned_nodes, health_of, is_suspect, replaces_nodes
 from headgate.core.topology.pods import TopologyPods
@@ -19,7 +20,6 @@ from headgate.events.ids import PodKey, UnixMs, WorkloadKey
 from headgate.events.objects import Admission
 from headgate.events.queueing import QueueEvent, WorkloadEvicted, WorkloadNodeFailed, WorkloadNodeRecovered
 
-NODE_FAILURES: Final = "NodeFailures"
 _EVICTED: Final = "Workload eviction triggered due to multiple TAS assigned node failures, including: "
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from headgate.adapters.telemetry.metrics import Distribution, LabelledCounter, Metrics
 from headgate.core.api.job_kinds import kind_name
+from headgate.core.api.names import IS_GROUP_WORKLOAD
 from headgate.core.cycle.processing import FITS_LATER, OVERLAPS
 from headgate.core.kubernetes import conditions
 from headgate.core.state.tables import Stage, State, Workload, local_queue_of
@@ -38,7 +39,6 @@ V = TypeVar("V")
 REMEMBERED_MAX: Final = 8_192
 """How many commit times and gated pods are remembered; the oldest are forgotten first."""
 _STARTED: Final = "Started"
-_GROUP: Final = "kueue.x-k8s.io/is-group-workload"
 
 
 class KueueCounts:
@@ -261,7 +261,7 @@ class KueueCounts:
                 commit.time_ms - workload.admitted_at_ms,
                 name=gate,
                 cluster_queue=workload.cluster_queue,
-                is_group=str(workload.annotations.get(_GROUP) == "true").lower(),
+                is_group=str(workload.annotations.get(IS_GROUP_WORKLOAD) == "true").lower(),
             )
 
     # --- series
