@@ -16,6 +16,7 @@ from headgate.core.workload.matching import is_to_run
 from headgate.core.workload.owners import job_key, may_run_below, runs_above, workload_of
 from headgate.core.workload.prebuilt import is_out_of_sync
 from headgate.core.workload.slices import is_elastic
+from headgate.core.workload.stops import PARENT_NOT_ADMITTED, why_stop
 from headgate.events import effects, facts
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
@@ -146,7 +147,7 @@ def _reasons(state: State, key: JobKey, record: JobRecord) -> Iterator[_What]:
     above = runs_above(state, key, job)
     if above is not None:
         if state.synced and not job.suspended and not may_run_below(state, job, above):
-            yield ("stop", job.uid, "", "ParentNotAdmitted")
+            yield ("stop", job.uid, "", PARENT_NOT_ADMITTED)
             yield ("stop", job.uid, "", "")
         return
     if workload is not None and is_to_run(workload):
@@ -154,7 +155,7 @@ def _reasons(state: State, key: JobKey, record: JobRecord) -> Iterator[_What]:
             yield ("start", job.uid, workload.key, workload.uid)
     elif _has_to_stop(state, record, workload):
         stopped_for = workload.key if workload is not None else ""
-        yield ("stop", job.uid, stopped_for, _why(workload))
+        yield ("stop", job.uid, stopped_for, why_stop(workload))
         yield ("stop", job.uid, stopped_for, "")
 
 
@@ -173,12 +174,3 @@ def _has_to_stop(state: State, record: JobRecord, workload: Workload | None) -> 
         and is_elastic(state.configuration, workload.annotations)
     )
     return not waits_gated
-
-
-def _why(workload: Workload | None) -> str:
-    """Kueue's stop reasons."""
-    if workload is None or workload.stage is Stage.FINISHED:
-        return "NoMatchingWorkload"
-    if workload.deleting:
-        return "WorkloadDeleted"
-    return "WorkloadEvicted" if workload.stage is Stage.EVICTED else "NotAdmitted"

@@ -24,6 +24,7 @@ from headgate.core.workload import owners, pod_groups, pod_jobs
 from headgate.core.workload.injection import InjectionError, Templates, is_assigned
 from headgate.core.workload.matching import is_to_run
 from headgate.core.workload.pod_groups import Members, managed
+from headgate.core.workload.stops import NOT_ADMITTED, WORKLOAD_DELETED
 from headgate.events.ids import JobKey, PodKey, UnixMs, split_key
 
 TERMINATION_TARGET: Final = "TerminationTarget"
@@ -82,11 +83,11 @@ def due(state: State, job: JobKey, members: Members) -> dict[PodKey, PodStep]:
 def stop_of(workload: Workload) -> Stop:
     """Why the pods of a Workload that is not admitted have to stop."""
     if workload.deleting:
-        return Stop("WorkloadDeleted", "Workload is deleted")
+        return Stop(WORKLOAD_DELETED, "Workload is deleted")
     evicted = conditions.find(workload.conditions, conditions.EVICTED)
     if evicted is not None and evicted.status == "True":
         return Stop(f"WorkloadEvictedDueTo{evicted.reason}", evicted.message)
-    return Stop("NotAdmitted", "Not admitted by cluster queue")
+    return Stop(NOT_ADMITTED, "Not admitted by cluster queue")
 
 
 def _is_owned_by(pods: Members, workload: Workload) -> bool:
@@ -117,7 +118,7 @@ def _deleted(members: Members, *, is_served: bool) -> dict[PodKey, PodStep]:
     Those of a set that wait behind their gate stay: the set would only make them again.
     """
     leaving = tuple(key for key, record in members.items() if record.pod.deleting)
-    stop = Stop("WorkloadDeleted", "Workload is deleted")
+    stop = Stop(WORKLOAD_DELETED, "Workload is deleted")
     there = {key: record.pod for key, record in members.items() if not record.pod.deleting}
     stopped = (key for key, pod in there.items() if not (is_served and pod_groups.is_gated(pod)))
     staying = {key: PodStep("stop", *stop) for key in stopped}

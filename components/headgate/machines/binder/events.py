@@ -38,6 +38,7 @@ from headgate.core.status.server_side_apply import API_VERSION, Json
 from headgate.core.workload.concurrent_admission import NO_VARIANT, VARIANT_EVICTED
 from headgate.core.workload.owners import is_job, job_key, owner_uid
 from headgate.core.workload.slices import SLICE_REPLACED
+from headgate.core.workload.stops import NO_MATCHING_WORKLOAD, PARENT_NOT_ADMITTED, WORKLOAD_DELETED, WORKLOAD_EVICTED
 from headgate.core.workload.unadmitted_reasons import shown_reason
 from headgate.core.workload.variants import GATE
 from headgate.events import decisions, effects, facts, queueing
@@ -323,7 +324,7 @@ class Events:
                 note = f"Admitted by clusterQueue {queue}"
                 yield self._about_job(event.job, event.job_uid, "Started", note, at, at_ms)
             case effects.JobStopped():
-                reason = "Suspended" if event.reason == "ParentNotAdmitted" else "Stopped"
+                reason = "Suspended" if event.reason == PARENT_NOT_ADMITTED else "Stopped"
                 yield self._about_job(event.job, event.job_uid, reason, self._why_stopped(event), at, at_ms)
             case facts.WorkloadDeleted():
                 self._edits.forget(event.uid)
@@ -366,12 +367,12 @@ class Events:
         """Kueue's wording: that of the eviction, else the reason why the Job may not run."""
         workload = self._state.workloads.get(event.workload)
         evicted = conditions.find(workload.conditions, conditions.EVICTED) if workload is not None else None
-        if evicted is not None and event.reason == "WorkloadEvicted":
+        if evicted is not None and event.reason == WORKLOAD_EVICTED:
             return evicted.message
         return {
-            "WorkloadDeleted": "Workload is deleted",
-            "NoMatchingWorkload": "No matching Workload",
-            "ParentNotAdmitted": "Kueue managed child job suspended",
+            WORKLOAD_DELETED: "Workload is deleted",
+            NO_MATCHING_WORKLOAD: "No matching Workload",
+            PARENT_NOT_ADMITTED: "Kueue managed child job suspended",
         }.get(event.reason, "Not admitted by cluster queue")
 
     # Large: one case for each event type that Kueue writes an Event about.

@@ -60,13 +60,13 @@ from headgate.core.workload.matching import is_to_run
 from headgate.core.workload.pod_jobs import is_of_pods
 from headgate.core.workload.prebuilt import is_out_of_sync
 from headgate.core.workload.slices import is_elastic
+from headgate.core.workload.stops import PARENT_NOT_ADMITTED, why_stop
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import Producer
 from headgate.events.ids import JobKey, UnixMs
 from headgate.events.objects import Job
 from headgate.events.registry import Event
 from headgate.machines.ungater.job_actions import (
-    PARENT_NOT_ADMITTED,
     UNINJECTABLE,
     Action,
     Step,
@@ -74,7 +74,6 @@ from headgate.machines.ungater.job_actions import (
     effect_of,
     is_due,
     uninjectable,
-    why_stop,
 )
 from headgate.machines.ungater.jobs_below import JobsBelow
 from headgate.machines.ungater.managed_pods import ManagedPods

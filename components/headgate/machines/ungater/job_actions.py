@@ -11,16 +11,13 @@ import msgspec
 from headgate.core.jobs.integration import Patch
 from headgate.core.machine.api_results import is_success, refusal
 from headgate.core.machine.contract import Completed
-from headgate.core.state.tables import JobRecord, Stage, Workload
+from headgate.core.state.tables import JobRecord, Workload
 from headgate.core.workload.injection import InjectionError
 from headgate.core.workload.matching import is_to_run
 from headgate.events import effects
 from headgate.events.ids import JobKey, Uid, WorkloadKey
 from headgate.events.objects import Job
 from headgate.events.registry import Event
-
-PARENT_NOT_ADMITTED: Final = "ParentNotAdmitted"
-"""The reason of a stop of a job that another one controls."""
 
 UNINJECTABLE: Final = "InvalidPodSetsInfo"
 """The reason of a start that Headgate itself refused: it is tried again when a flavor appears."""
@@ -75,15 +72,6 @@ def action_of(kind: Kind, key: JobKey, job: Job, workload: Workload | None) -> A
         workload=workload.key if workload is not None else WorkloadKey(""),
         workload_uid=workload.uid if workload is not None else Uid(""),
     )
-
-
-def why_stop(workload: Workload | None) -> str:
-    """Kueue's stop reasons."""
-    if workload is None or workload.stage is Stage.FINISHED:
-        return "NoMatchingWorkload"
-    if workload.deleting:
-        return "WorkloadDeleted"
-    return "WorkloadEvicted" if workload.stage is Stage.EVICTED else "NotAdmitted"
 
 
 def effect_of(action: Action, completed: Completed) -> Event:

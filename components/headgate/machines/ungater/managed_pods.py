@@ -32,12 +32,13 @@ from headgate.core.workload.pod_actions import (
     workload_of_pods,
 )
 from headgate.core.workload.pod_groups import Members
+from headgate.core.workload.stops import why_stop
 from headgate.events import effects, facts
 from headgate.events.base import Producer
 from headgate.events.families import NamesWorkload
 from headgate.events.ids import JobKey, PodKey, Uid, UnixMs, WorkloadKey
 from headgate.events.registry import Event
-from headgate.machines.ungater.job_actions import UNINJECTABLE, why_stop
+from headgate.machines.ungater.job_actions import UNINJECTABLE
 from headgate.machines.ungater.pod_patches import PodPatches, pod_path
 
 CALLS_MAX: Final = 256
