@@ -13,6 +13,7 @@ from tests.support.playing import job
 from headgate.core.machine.contract import Changed, Listed, Resumed
 from headgate.core.state.tables import Workload
 from headgate.core.workload.pod_groups import ANNOTATIONS_DIFFER, LABELS_DIFFER
+from headgate.core.workload.variants import variant_key
 from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.configuration import (
@@ -165,7 +166,8 @@ def test_a_variant_has_the_labels_of_its_parent() -> None:
     bridge.change("workloads", body, "ADDED", uid="w")
     bridge.settle()
     (parent,) = bridge.log.state.workloads.values()
-    copy = variant_of(parent, raw(body, uid="w"), "spot")
+    variant = variant_key(bridge.log.state.configuration, parent, "spot")
+    copy = variant_of(parent, raw(body, uid="w"), variant, "spot")
     assert copy is not None
     assert copy["metadata"]["labels"]["team"] == "red"
 

@@ -12,9 +12,8 @@ from headgate.core.state.tables import PENDING, State, Workload
 from headgate.core.status.server_side_apply import API_VERSION
 from headgate.core.workload import concurrent_admission, variants
 from headgate.core.workload.last_fact import last_fact
-from headgate.core.workload.names import name_len_max
 from headgate.events.facts import WorkloadObserved
-from headgate.events.ids import Uid, WorkloadKey, split_key
+from headgate.events.ids import Uid, split_key
 from headgate.events.objects import OwnerReference, PreemptionGate
 from headgate.events.registry import Event
 
@@ -35,21 +34,19 @@ def made_of_parents(state: State) -> list[Event]:
         children = (state.workloads[key] for key in state.index.owned(workload.uid))
         has = {variants.flavor_of(each) for each in children}
         flavors = enumerate(variants.flavor_order(spec))
-        len_max = name_len_max(state.configuration)
-        made += [_variant(workload, place, flavor, len_max) for place, flavor in flavors if flavor not in has]
+        made += [_variant(state, workload, place, flavor) for place, flavor in flavors if flavor not in has]
     return made
 
 
-def _variant(parent: Workload, place: int, flavor: str, len_max: int) -> WorkloadObserved:
+def _variant(state: State, parent: Workload, place: int, flavor: str) -> WorkloadObserved:
     """The fact of a variant: a copy of its parent that may use one flavor only. The best flavor's ranks first."""
-    namespace, name = split_key(parent.key)
     gates = [gate for gate in parent.spec.preemption_gates if gate.name != variants.GATE]
     return WorkloadObserved(
-        workload=WorkloadKey(f"{namespace}/{variants.variant_name(name, parent.uid, flavor, len_max=len_max)}"),
+        workload=variants.variant_key(state.configuration, parent, flavor),
         uid=Uid(f"{parent.uid}/{place:02d}"),
         created_ms=parent.created_ms,
         spec=msgspec.structs.replace(parent.spec, preemption_gates=(*gates, PreemptionGate(name=variants.GATE))),
         labels={key: value for key, value in parent.labels.items() if key != variants.PARENT},
         annotations={**parent.annotations, ALLOWED_FLAVORS: flavor},
-        owner=OwnerReference(kind="Workload", name=name, uid=parent.uid, api_version=API_VERSION),
+        owner=OwnerReference(kind="Workload", name=split_key(parent.key)[1], uid=parent.uid, api_version=API_VERSION),
     )

@@ -13,7 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from headgate.core.api.conversion import V1BETA2
 from headgate.core.api.names import MANAGED
+from headgate.core.api.owner_references import controlling
 from headgate.core.kubernetes.quantities import QuantityError, parse_quantity
 from headgate.core.provisioning.deciding import required_pod_sets
 from headgate.core.provisioning.names import template_name
@@ -25,7 +27,6 @@ from headgate.events.objects import PodSetAssignment, ProvisioningConfigSpec
 PARAMETERS: Final = "provreq.kueue.x-k8s.io/"
 """Annotations of a Workload that become parameters of its requests."""
 
-_WORKLOAD_VERSION: Final = "kueue.x-k8s.io/v1beta2"
 _REQUEST_VERSION: Final = "autoscaling.x-k8s.io/v1"
 _LABELS: Final = {MANAGED: "true"}
 
@@ -62,7 +63,7 @@ def objects_for(
     whole = _whole(raw, workload)
     groups = _groups(whole, workload, config)
     namespace, name = split_key(request)
-    owner = [_owner(_WORKLOAD_VERSION, "Workload", split_key(workload.key)[1], workload.uid)]
+    owner = [controlling(V1BETA2, "Workload", split_key(workload.key)[1], workload.uid)]
     templates, pod_sets = [], []
     for group in groups:
         called = template_name(request, group.pod_set["name"])
@@ -93,12 +94,7 @@ def objects_for(
 
 def transferred(request: RequestKey, uid: str) -> list[Json]:
     """The owner references of a PodTemplate whose ProvisioningRequest exists: it is deleted with that."""
-    return [_owner(_REQUEST_VERSION, "ProvisioningRequest", split_key(request)[1], uid)]
-
-
-def _owner(api_version: str, kind: str, name: str, uid: str) -> Json:
-    reference = {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}
-    return {**reference, "controller": True, "blockOwnerDeletion": True}
+    return [controlling(_REQUEST_VERSION, "ProvisioningRequest", split_key(request)[1], uid)]
 
 
 def _whole(raw: bytes, workload: Workload) -> Json:

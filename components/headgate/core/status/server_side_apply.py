@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from headgate.core.api.conversion import V1BETA2
+
 FIELD_MANAGER = "headgate"
 """The field manager in `metadata.managedFields` for the statuses of queues, finalizers, Jobs."""
 
-API_VERSION = "kueue.x-k8s.io/v1beta2"
+API_VERSION = V1BETA2
 
 Json = dict[str, Any]
 

@@ -14,12 +14,11 @@ from headgate.core.verification.check import NOTHING, ReplayDifference, opens_te
 from headgate.core.verification.marks import JustifiedEffects
 from headgate.core.workload import concurrent_admission, variants
 from headgate.core.workload.job_workload import workload_key
-from headgate.core.workload.names import name_len_max
 from headgate.events import effects, facts
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
 from headgate.events.families import names_workload
-from headgate.events.ids import JobKey, Seq, WorkloadKey, split_key
+from headgate.events.ids import JobKey, Seq, WorkloadKey
 from headgate.events.registry import Event
 
 _CREATIONS = (effects.WorkloadCreated, effects.WorkloadCreateRejected)
@@ -115,10 +114,8 @@ class CreationCheck:
         family = concurrent_admission.family_of(state, parent) if parent is not None else None
         if parent is None or family is None:
             return
-        namespace, name = split_key(key)
-        len_max = name_len_max(state.configuration)
         for flavor in family.missing():
-            made = f"{namespace}/{variants.variant_name(name, parent.uid, flavor, len_max=len_max)}"
+            made = variants.variant_key(state.configuration, parent, flavor)
             self._marks.allow(key, (made, "created"), state.position)
         for stale in family.stale:
             self._marks.allow(key, (stale.key, "deleted"), state.position)

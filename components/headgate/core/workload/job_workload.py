@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from headgate.core.api import job_kinds
+from headgate.core.api.conversion import V1BETA2
 from headgate.core.api.metadata_keys import NO_KEYS, MetadataKeys, copied, picked
 from headgate.core.api.names import (
     DEFAULT_QUEUE,
@@ -28,6 +29,7 @@ from headgate.core.api.names import (
     REPLACEMENT_FOR,
     SLICE_NAME,
 )
+from headgate.core.api.owner_references import controlling
 from headgate.core.config import feature_gates
 from headgate.core.config.feature_gates import enabled
 from headgate.core.jobs.pods import group_pods
@@ -89,7 +91,7 @@ def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, An
     if job.max_execution_time_seconds is not None:
         spec["maximumExecutionTimeSeconds"] = job.max_execution_time_seconds
     return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "apiVersion": V1BETA2,
         "kind": "Workload",
         "metadata": {
             "name": split_key(workload_key(state.configuration, key, job))[1],
@@ -130,14 +132,7 @@ def _metadata(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]
     annotations |= _annotations(raw, job, keys)
     if is_sliced(state, job):
         annotations |= _slice_annotations(state, key, job)
-    owner = {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "name": ref.name,
-        "uid": job.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    owner = controlling(kind.api_version, kind.kind, ref.name, job.uid)
     labels = _labels(raw, keys) | {JOB_UID: job.uid}
     return {"labels": labels, "annotations": annotations, "ownerReferences": [owner]}
 

@@ -19,7 +19,7 @@ from headgate.core.config import feature_gates
 from headgate.core.config.feature_gates import enabled
 from headgate.core.kubernetes import conditions
 from headgate.core.state.tables import State, Workload
-from headgate.core.workload.names import NAME_LEN_MAX, hashed_name
+from headgate.core.workload.names import NAME_LEN_MAX, hashed_name, name_len_max
 from headgate.events.configuration import Configuration
 from headgate.events.ids import WorkloadKey, split_key
 from headgate.events.objects import ClusterQueueSpec, WorkloadStatus
@@ -79,6 +79,13 @@ def variant_name(parent: str, parent_uid: str, flavor: str, *, len_max: int = NA
     hashed = hashlib.sha1("\n".join(parts).encode(), usedforsecurity=False).hexdigest()
     base = parent.rpartition("-")[0] or parent
     return hashed_name(f"{base}-variant-{flavor}", hashed, len_max)
+
+
+def variant_key(configuration: Configuration, parent: Workload, flavor: str) -> WorkloadKey:
+    """The key of the variant of a parent for a flavor."""
+    namespace, name = split_key(parent.key)
+    len_max = name_len_max(configuration)
+    return WorkloadKey(f"{namespace}/{variant_name(name, parent.uid, flavor, len_max=len_max)}")
 
 
 def allowed_flavors(workload: Workload) -> tuple[str, ...]:

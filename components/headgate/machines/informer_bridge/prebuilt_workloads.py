@@ -9,10 +9,11 @@ Level-triggered. Owned by the bridge's machine, and equally pure.
 
 from headgate.core.api import job_kinds
 from headgate.core.api.names import JOB_UID
+from headgate.core.api.owner_references import controlling
 from headgate.core.machine.api_results import CONFLICT, NOT_FOUND, is_success
 from headgate.core.machine.contract import APPLY_PATCH, Call, Command, Completed
 from headgate.core.state.tables import State, Workload
-from headgate.core.status.server_side_apply import apply_query
+from headgate.core.status.server_side_apply import API_VERSION, apply_query
 from headgate.core.status.workload_status import workload_path
 from headgate.core.workload import prebuilt
 from headgate.events.ids import JobKey, JobRef, Uid, WorkloadKey, split_key
@@ -61,24 +62,16 @@ class PrebuiltWorkloads:
 
 def _owning(workload: Workload, key: JobKey, job: Job) -> Call:
     kind, ref = job_kinds.kind_of(key), JobRef.parse(key)
-    owner = {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "name": ref.name,
-        "uid": job.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
     namespace, name = split_key(workload.key)
     body = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "apiVersion": API_VERSION,
         "kind": "Workload",
         "metadata": {
             "name": name,
             "namespace": namespace,
             "uid": workload.uid,
             "labels": {JOB_UID: job.uid},
-            "ownerReferences": [owner],
+            "ownerReferences": [controlling(kind.api_version, kind.kind, ref.name, job.uid)],
         },
     }
     return Call(

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from headgate.core.api.names import ALLOWED_FLAVORS
+from headgate.core.api.owner_references import controlling
 from headgate.core.config import feature_gates as gates
 from headgate.core.config.feature_gates import enabled
 from headgate.core.machine.api_results import is_success
@@ -25,7 +26,6 @@ from headgate.core.state.tables import PENDING, Stage, State, Workload
 from headgate.core.status.server_side_apply import API_VERSION
 from headgate.core.status.workload_status import workload_path
 from headgate.core.workload import concurrent_admission, variants
-from headgate.core.workload.names import NAME_LEN_MAX, name_len_max
 from headgate.events import effects, facts
 from headgate.events.families import NamesWorkload
 from headgate.events.ids import Uid, WorkloadKey, split_key
@@ -48,36 +48,27 @@ class _RawWorkload(msgspec.Struct, frozen=True):
     spec: Json = {}
 
 
-def variant_of(parent: Workload, raw: bytes, flavor: str, *, len_max: int = NAME_LEN_MAX) -> Json | None:
+def variant_of(parent: Workload, raw: bytes, variant: WorkloadKey, flavor: str) -> Json | None:
     """
-    The variant of a parent for a flavor, ready to be posted. `raw` is the parent's JSON; None when it is of another.
+    A variant of a parent for a flavor, ready to be posted. `raw` is the parent's JSON; None when it is of another.
 
     Raises msgspec.MsgspecError.
     """
     whole = msgspec.json.decode(raw, type=_RawWorkload)
     if whole.metadata.uid != parent.uid:
         return None
-    namespace, name = split_key(parent.key)
+    namespace, name = split_key(variant)
     labels = {key: value for key, value in (whole.metadata.labels or {}).items() if key != variants.PARENT}
     gates = [gate for gate in whole.spec.get("preemptionGates") or () if gate.get("name") != variants.GATE]
     return {
         "apiVersion": API_VERSION,
         "kind": "Workload",
         "metadata": {
-            "name": variants.variant_name(name, parent.uid, flavor, len_max=len_max),
+            "name": name,
             "namespace": namespace,
             "labels": labels,
             "annotations": {**(whole.metadata.annotations or {}), ALLOWED_FLAVORS: flavor},
-            "ownerReferences": [
-                {
-                    "apiVersion": API_VERSION,
-                    "kind": "Workload",
-                    "name": name,
-                    "uid": parent.uid,
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": [controlling(API_VERSION, "Workload", split_key(parent.key)[1], parent.uid)],
         },
         "spec": {**whole.spec, "preemptionGates": [*gates, {"name": variants.GATE}]},
     }
@@ -201,13 +192,12 @@ class VariantMaker:
         if raw is None:
             self._ask(parent, f"family/{parent.key}", Call(id="", method="GET", path=workload_path(parent.key)), calls)
             return
-        namespace = split_key(parent.key)[0]
-        path = f"/apis/{API_VERSION}/namespaces/{namespace}/workloads"
+        path = f"/apis/{API_VERSION}/namespaces/{split_key(parent.key)[0]}/workloads"
         for flavor in missing:
-            body = variant_of(parent, raw, flavor, len_max=name_len_max(self._state.configuration))
+            key = variants.variant_key(self._state.configuration, parent, flavor)
+            body = variant_of(parent, raw, key, flavor)
             if body is not None:
                 made = Call(id="", method="POST", path=path, body=body)
-                key = WorkloadKey(f"{namespace}/{body['metadata']['name']}")
                 told = _changed(parent, key, Uid(""), flavor, "created")
                 self._ask(parent, f"variant/{parent.key}/{flavor}", made, calls, told)
 
