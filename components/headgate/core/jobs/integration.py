@@ -129,3 +129,25 @@ class Integration(Protocol):
     def carries_injection(self, job: Job) -> bool:
         """Whether its pod templates contain what an admission has injected."""
         ...
+
+
+class RunByPods:
+    """What kinds have in common whose pods are started and stopped, not the object: nothing makes patches of that."""
+
+    kind: JobKind
+    reads_first: bool = False
+
+    def start(self, job: Job, pod_sets: Sequence[PodSetState], raw: bytes) -> tuple[Patch, ...]:
+        """Raises TypeError."""
+        raise self._unpatched()
+
+    def stop(self, job: Job) -> Patch:
+        """Raises TypeError."""
+        raise self._unpatched()
+
+    def restore(self, job: Job, pod_sets: Sequence[PodSetState], raw: bytes) -> Patch:
+        """Raises TypeError."""
+        raise self._unpatched()
+
+    def _unpatched(self) -> TypeError:
+        return TypeError(f"{self.kind.kind}: its pods are started and stopped, not the object")

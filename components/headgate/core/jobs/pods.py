@@ -2,19 +2,18 @@
 The integrations of plain pods and of pod groups (Kueue's pkg/controller/jobs/pod).
 
 They have no field that suspends them and no template to change: the ungater ungates, stops and finalizes their pods one
-by one (`headgate.core.workload.pod_actions`), so nothing calls the methods here that make patches. The facts about them
-as jobs are derived from those about their pods (`headgate.core.workload.pod_jobs`).
+by one (`headgate.core.workload.pod_actions`). The facts about them as jobs are derived from those about their pods
+(`headgate.core.workload.pod_jobs`).
 """
 
-from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import msgspec
 
-from headgate.core.api.job_kinds import POD, POD_GROUP, JobKind
+from headgate.core.api.job_kinds import POD, POD_GROUP
 from headgate.core.api.names import POD_GROUP_INDEX
 from headgate.core.api.watched_objects import Metadata
-from headgate.core.jobs.integration import Json, Patch, PodSetState
+from headgate.core.jobs.integration import Json, Patch, RunByPods
 from headgate.core.jobs.pod_templates import topology_request
 from headgate.events.objects import Job, PodSet
 
@@ -52,15 +51,12 @@ class _Pod(msgspec.Struct, frozen=True):
     spec: dict[str, Any] = {}
 
 
-class _Pods:
+class _Pods(RunByPods):
     """What plain pods and pod groups have in common."""
 
-    kind: JobKind
-    reads_first: bool = False
-
     def read(self, raw: bytes) -> tuple[Metadata, Job | None]:
-        """See `Integration`. They have no resource of their own."""
-        _unused(self.kind)
+        """See `Integration`. They have no resource of their own. Raises TypeError."""
+        raise TypeError(f"{self.kind.kind}: the pods of this kind are read one by one")
 
     def observed_pod_sets(self, job: Job) -> tuple[PodSet, ...]:
         """See `Integration`. A pod's spec never changes in a way that its Workload has to follow."""
@@ -77,18 +73,6 @@ class _Pods:
     def what_matters(self, job: Job) -> Job:
         """See `Integration`. The bridge derives no more than matters."""
         return job
-
-    def start(self, job: Job, pod_sets: Sequence[PodSetState], raw: bytes) -> tuple[Patch, ...]:
-        """See `Integration` and the module docstring."""
-        _unused(self.kind)
-
-    def stop(self, job: Job) -> Patch:
-        """See `Integration` and the module docstring."""
-        _unused(self.kind)
-
-    def restore(self, job: Job, pod_sets: Sequence[PodSetState], raw: bytes) -> Patch:
-        """See `Integration` and the module docstring."""
-        _unused(self.kind)
 
     def reopen(self, job_uid: str) -> Patch | None:
         """See `Integration`."""
@@ -129,7 +113,3 @@ def _pod_set(name: str, count: int, raw: bytes | msgspec.Raw) -> Json:
     made: Json = {"name": name, "count": count, "template": {"metadata": {}, "spec": pod.spec}}
     request = topology_request(pod.metadata.annotations or {}, pod_index_label=POD_GROUP_INDEX)
     return made if request is None else made | {"topologyRequest": request}
-
-
-def _unused(kind: JobKind) -> NoReturn:
-    raise TypeError(f"{kind.kind}: the pods of this kind are read, started and stopped one by one")

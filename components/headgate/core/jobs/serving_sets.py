@@ -3,20 +3,18 @@ The integrations of StatefulSets and LeaderWorkerSets (Kueue's pkg/controller/jo
 
 Both are sets of pod groups: a StatefulSet is one group, a LeaderWorkerSet has one for each of its replicas. Such an
 object has no field that suspends it. Its pods wait behind their gate, and each of its groups has a Workload, which is
-made from the object, before and without its pods (`headgate.core.workload.served`). So nothing calls the methods here
-that make patches.
+made from the object, before and without its pods (`headgate.core.workload.served`).
 """
 
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Final
 
 from msgspec.structs import replace
 
-from headgate.core.api.job_kinds import LEADER_WORKER_SET, STATEFUL_SET, JobKind
+from headgate.core.api.job_kinds import LEADER_WORKER_SET, STATEFUL_SET
 from headgate.core.api.names import APPS_POD_INDEX, LWS_NAME, LWS_WORKER_INDEX, POD_PARENT
-from headgate.core.api.watched_objects import Metadata
-from headgate.core.jobs.integration import Json, Patch, PodSetState
-from headgate.core.jobs.suspendable import JobStatus, PodSetSource, Suspendable, at, decoded, number_at
+from headgate.core.jobs.integration import Json, RunByPods
+from headgate.core.jobs.suspendable import JobStatus, PodSetSource, Suspendable, at, number_at
 from headgate.events.objects import Job
 
 MAIN: Final = "main"
@@ -31,10 +29,8 @@ _NO_SURGE: Final = (None, 0, "0", "0%")
 _LWS_PREFIX: Final = "leaderworkerset.sigs.k8s.io"
 
 
-class _Set(Suspendable):
+class _Set(RunByPods, Suspendable):
     """What both kinds have in common."""
-
-    reads_first = False
 
     def status(self, obj: Json, sources: Sequence[PodSetSource]) -> JobStatus:
         """See `Suspendable`. What runs of it is said by its pods."""
@@ -48,25 +44,9 @@ class _Set(Suspendable):
         """Whether an object is to have no pods, and keeps its Workload."""
         return False
 
-    def read(self, raw: bytes) -> tuple[Metadata, Job | None]:
-        """See `Integration`."""
-        meta, job = super().read(raw)
-        if job is None:
-            return meta, None
-        obj = decoded(raw)
-        return meta, replace(job, suspended=True, groups=self.groups(obj), on_hold=self.is_on_hold(obj), prebuilt="")
-
-    def start(self, job: Job, pod_sets: Sequence[PodSetState], raw: bytes) -> tuple[Patch, ...]:
-        """See `Integration` and the module docstring."""
-        _unused(self.kind)
-
-    def stop(self, job: Job) -> Patch:
-        """See `Integration` and the module docstring."""
-        _unused(self.kind)
-
-    def restore(self, job: Job, pod_sets: Sequence[PodSetState], raw: bytes) -> Patch:
-        """See `Integration` and the module docstring."""
-        _unused(self.kind)
+    def completed(self, job: Job, obj: Json) -> Job:
+        """See `Suspendable`."""
+        return replace(job, suspended=True, groups=self.groups(obj), on_hold=self.is_on_hold(obj), prebuilt="")
 
 
 class StatefulSet(_Set):
@@ -167,7 +147,3 @@ def _given(template: Json) -> Json:
         if kept:
             cleaned[field] = kept
     return {**template, "metadata": cleaned}
-
-
-def _unused(kind: JobKind) -> NoReturn:
-    raise TypeError(f"{kind.kind}: its pods are started and stopped, not the object")

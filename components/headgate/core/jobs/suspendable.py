@@ -104,6 +104,10 @@ class Suspendable(ABC):
         """Whether an object contains what an admission has injected."""
         return any(is_injected(source.template) for source in sources)
 
+    def completed(self, job: Job, obj: Json) -> Job:
+        """What the log has of an object, with what only this kind has; as it is by default."""
+        return job
+
     # --- Integration -----------------------------------------------------------------------------------------------
 
     def read(self, raw: bytes) -> tuple[Metadata, Job | None]:
@@ -115,7 +119,7 @@ class Suspendable(ABC):
         sources = self.sources(obj)
         said = self.status(obj, sources)
         reclaimable = {each.name: min(each.reclaimable, each.count) for each in sources if each.reclaimable > 0}
-        return meta, replace(
+        job = replace(
             queued_job(meta),
             suspended=bool(at(obj, *self.suspend_at)),
             active=int(said.active),
@@ -127,6 +131,7 @@ class Suspendable(ABC):
             pod_priority_class=self.pod_priority_class(obj),
             injected=self.is_edited(sources, obj),
         )
+        return meta, self.completed(job, obj)
 
     def pod_counts(self, job: Job) -> dict[str, int]:
         """See `Integration`."""

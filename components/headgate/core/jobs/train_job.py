@@ -22,7 +22,6 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.core.api.job_kinds import TRAIN_JOB
-from headgate.core.api.watched_objects import Metadata
 from headgate.core.jobs.integration import Directives, Json, PodSetState
 from headgate.core.jobs.job_set import replicated_source
 from headgate.core.jobs.suspendable import (
@@ -63,12 +62,9 @@ class TrainJob(Suspendable):
     kind = TRAIN_JOB
     changes_while_suspended = True
 
-    def read(self, raw: bytes) -> tuple[Metadata, Job | None]:
-        """See `Integration`."""
-        meta, job = super().read(raw)
-        if job is not None and not job.pod_sets:
-            job = replace(job, problem=_problem(msgspec.json.decode(raw)))
-        return meta, job
+    def completed(self, job: Job, obj: Json) -> Job:
+        """See `Suspendable`."""
+        return job if job.pod_sets else replace(job, problem=_problem(obj))
 
     def sources(self, obj: Json) -> list[PodSetSource]:
         """See `Suspendable`. The templates are derived ones."""
@@ -117,7 +113,10 @@ class TrainJob(Suspendable):
 
 def runtime_of(raw: bytes) -> tuple[str, str]:
     """Kind and name of the runtime that a TrainJob names, with the defaults of the API; "" for none."""
-    obj = msgspec.json.decode(raw)
+    return _runtime_in(msgspec.json.decode(raw))
+
+
+def _runtime_in(obj: Json) -> tuple[str, str]:
     kind = at(obj, "spec", "runtimeRef", "kind") or "ClusterTrainingRuntime"
     group = at(obj, "spec", "runtimeRef", "apiGroup") or TRAIN_JOB.group
     return f"{kind}.{group}", str(at(obj, "spec", "runtimeRef", "name") or "")
@@ -131,7 +130,7 @@ def with_runtime(raw: bytes, runtime: bytes) -> bytes:
 
 def _problem(obj: Json) -> str:
     """Kueue's messages."""
-    kind, name = runtime_of(msgspec.json.encode(obj))
+    kind, name = _runtime_in(obj)
     if kind not in (f"{each}.{TRAIN_JOB.group}" for each in ("ClusterTrainingRuntime", "TrainingRuntime")):
         return f"unsupported runtime: {kind}"
     return f"the runtime '{name}' has no Jobs" if RUNTIME_FIELD in obj else f"runtime '{name}' not found"
