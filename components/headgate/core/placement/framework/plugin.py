@@ -200,7 +200,26 @@ class PostFilterPlugin(Plugin, Protocol):
 
 
 class NodeStatuses(Protocol):
-    """Why the pod did not fit on each node."""
+    """
+    Why the pod did not fit on each node.
+
+    `rows` are the nodes that were looked at, `ids` the ids of their statuses, `absent` is the status of all others.
+    """
+
+    @property
+    def rows(self) -> Rows:
+        """The nodes that were looked at, in the order of the scan."""
+        ...
+
+    @property
+    def ids(self) -> Ints:
+        """The ids of their statuses."""
+        ...
+
+    @property
+    def absent(self) -> Status:
+        """The status of all other nodes."""
+        ...
 
     def status_of(self, node: str) -> Status:
         """The status of a node; that of nodes that were not looked at is Unresolvable (or that of the pre-filter)."""

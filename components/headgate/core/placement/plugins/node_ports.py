@@ -34,6 +34,10 @@ class NodePorts:
         """Whether none of the ports is occupied."""
         return _REJECTED if _conflict(cycle.pod.shape.host_ports, node.ports) else SUCCESS
 
+    def is_eased(self, cycle: Cycle) -> bool:  # noqa: ARG002 - any pod
+        """Pods occupy ports."""
+        return True
+
     def events(self) -> tuple[EventHint, ...]:
         """A pod with one of the ports is gone, or a node is added."""
         return (

@@ -5,7 +5,7 @@ Extended resources can be left to an extender (`ignoredResources`, `ignoredResou
 DynamicResources where a device class provides them. Source: noderesources/fit.go.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Final
 
 import msgspec
@@ -140,6 +140,19 @@ class NodeResourcesFit:
             never |= lacking & (wanted > allocatable)
             reasons.append(f"Insufficient {resource}")
         return _ids_of(cycle, lacks | never.astype(np.int64) << len(reasons), reasons)
+
+    def amounts(self, cycle: Cycle) -> Amounts | None:
+        """What has to be free of each resource; None when a device class may provide some of it."""
+        requests = cycle.pod.shape.requests.requests
+        if _delegated(cycle.cluster, requests):
+            return None
+        return {PODS: 1} | {name: value for name, value in requests.items() if value and not self._is_ignored(name)}
+
+    def lacking(self, resources: Iterable[str], *, is_final: bool) -> Status:
+        """The rejection for want of some resources."""
+        reasons = [_TOO_MANY_PODS if resource == PODS else f"Insufficient {resource}" for resource in resources]
+        code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if is_final else Code.UNSCHEDULABLE
+        return Status(code, tuple(sorted(reasons)))
 
     def score_key(self, shape: Shape) -> Hashable:
         """The requests that count."""

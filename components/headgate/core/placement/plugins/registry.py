@@ -10,6 +10,7 @@ from typing import Final
 from headgate.core.placement.framework.plugin import PluginFactory
 from headgate.core.placement.plugins import (
     default_binder,
+    default_preemption,
     image_locality,
     inter_pod_affinity,
     node_affinity,
@@ -41,6 +42,7 @@ REGISTRY: Final[Mapping[str, PluginFactory]] = {
         inter_pod_affinity.FACTORY,
         pod_topology_spread.FACTORY,
         default_binder.FACTORY,
+        default_preemption.FACTORY,
         node_declared_features.FACTORY,
     )
 }

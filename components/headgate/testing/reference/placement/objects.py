@@ -51,6 +51,8 @@ KINDS: Final[Mapping[str, type]] = {
 }
 """Kinds beside nodes and pods."""
 
+_TARGET: Final = "DisruptionTarget"
+
 
 class Objects:
     """The manifests by kind and `namespace/name`, and the cluster."""
@@ -106,8 +108,15 @@ class Objects:
         self.patch("Pod", pod, {"spec": {"nodeName": node}, "status": status})
 
     def terminate(self, pod: str, at_ms: UnixMs) -> None:
-        """A pod is to be deleted."""
-        self.patch("Pod", pod, {"metadata": {"deletionTimestamp": rfc3339(at_ms)}})
+        """A pod has to go for another one, and is to be deleted."""
+        manifest = self.get("Pod", pod)
+        if manifest is None:
+            return
+        conditions = [each for each in manifest.get("status", {}).get("conditions", []) if each["type"] != _TARGET]
+        conditions.append({"type": _TARGET, "status": "True", "reason": "PreemptionByScheduler"})
+        self.patch(
+            "Pod", pod, {"metadata": {"deletionTimestamp": rfc3339(at_ms)}, "status": {"conditions": conditions}}
+        )
 
     def nominate(self, pod: str, node: str) -> None:
         """The nominated node of a pod is written into its status, or ("") removed."""
