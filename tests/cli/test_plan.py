@@ -289,6 +289,46 @@ def test_a_bad_line_is_named_and_the_others_run(headgate: Callable, tmp_path: Pa
     assert "scenario useless: Secret" in errors[1]
 
 
+def placement(name: str, **more: Any) -> dict[str, Any]:
+    """A scenario of the kube-scheduler: two nodes, and a pod that fits on one."""
+    nodes = [
+        {"kind": "Node", "metadata": {"name": node}, "status": {"allocatable": {"cpu": cpu, "pods": "9"}}}
+        for node, cpu in (("a", "1"), ("b", "4"))
+    ]
+    container = {"name": "c", "resources": {"requests": {"cpu": "2"}}}
+    spec = {"schedulerName": "default-scheduler", "containers": [container]}
+    pod = {"kind": "Pod", "metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": spec}
+    config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    times = {"start": "2026-01-15T10:00:00Z", "schedulingStartsAt": 3, "victimGraceSeconds": 0}
+    return {
+        "name": name,
+        **times,
+        "config": config,
+        "objects": nodes,
+        "script": [{"at": 0, "op": "create", "object": pod}],
+        **more,
+    }
+
+
+def test_scenarios_of_the_kube_scheduler_place_pods(headgate: Callable, tmp_path: Path) -> None:
+    """Told by their fields, beside those of Kueue; what is wrong with one is named."""
+    wrong = placement("wrong", config={**placement("")["config"], "profile": []})
+    unreadable = placement("unreadable", objects=[{"kind": "Node", "metadata": {"name": 3}}])
+    given = (placement("one"), scenario("two"), wrong, unreadable)
+    (tmp_path / "s.jsonl").write_text("\n".join(map(json.dumps, given)))
+    answer = headgate("plan", "--scenarios", "s.jsonl")
+    assert answer.code == 2
+    placed, kueue = map(json.loads, answer.out.splitlines())
+    assert (placed["bound"], placed["pending"], placed["stop"]) == ({"ns/p": "b"}, {}, "idle")
+    assert [step["t"] for step in placed["steps"]] == [0, 3, 3]
+    assert kueue["name"] == "two"
+    first, second = answer.err.splitlines()
+    assert (
+        first == "headgate: line 3: scenario wrong: config: profile: there is no such field: did you mean 'profiles'?"
+    )
+    assert second.startswith("headgate: line 4: scenario unreadable: Node 3: Expected `str`, got `int`")
+
+
 @pytest.mark.parametrize("seed", ["0", "7"])
 def test_outcomes_do_not_depend_on_the_hash_seed(tmp_path: Path, seed: str) -> None:
     """From standard input, into a process of its own."""

@@ -2,10 +2,12 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.placement import Json, attempted, cluster_of, clusters, framework_of, nodes, pod, pods, tell
+from tests.support.placement import Json, attempted, cluster_of, clusters, framework_of, node, nodes, pod, pods, tell
 
 from headgate.core.placement.attempt import Attempt
 from headgate.core.placement.cluster import JOURNAL_LEN_MAX, Journal
+from headgate.core.placement.objects.devices import DeviceClass, DeviceClassSpec
+from headgate.core.placement.objects.metadata import Metadata
 
 
 def shown(attempt: Attempt) -> object:
@@ -95,3 +97,16 @@ def test_a_journal_that_is_too_long_says_so() -> None:
     assert journal.since(0) is None
     assert journal.since(journal.end) == []
     assert journal.since(journal.end - 1) == [2]
+
+
+def test_answers_are_void_once_an_object_that_they_depend_on_has_changed() -> None:
+    """A device class that provides an extended resource: nodes without the resource no longer lack it."""
+    wanted: Json = {"example.com/gpu": "1"}
+    cluster = cluster_of(node("a"), node("b"), pod("p", **wanted))
+    framework = framework_of(cluster)
+    assert [attempted(framework, "ns/p").node for _ in range(3)] == ["", "", ""]
+    gpu = DeviceClass(metadata=Metadata(name="gpu"), spec=DeviceClassSpec(extended_resource_name="example.com/gpu"))
+    cluster.put(DeviceClass, "gpu", gpu)
+    assert attempted(framework, "ns/p").verdicts.counts() == []
+    cluster.put(DeviceClass, "gpu", None)
+    assert attempted(framework, "ns/p").node == ""

@@ -118,7 +118,7 @@ class NodeAffinity:
 
     def events(self) -> tuple[EventHint, ...]:
         """A node is added, or its labels change."""
-        return (EventHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, self._after_node_change),)
+        return (EventHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, self._after_node_change, key=_key),)
 
     def _after_node_change(self, pod: Pod, old: NodeObject | None, new: NodeObject, cluster: Cluster) -> Hint:  # noqa: ARG002
         labels, name = new.metadata.labels, new.name

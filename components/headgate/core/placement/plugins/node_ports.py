@@ -41,7 +41,7 @@ class NodePorts:
     def events(self) -> tuple[EventHint, ...]:
         """A pod with one of the ports is gone, or a node is added."""
         return (
-            EventHint(Resource.POD, Action.DELETE, _after_pod_deleted),
+            EventHint(Resource.POD, Action.DELETE, _after_pod_deleted, key=self.filter_key),
             EventHint(Resource.NODE, Action.ADD),
         )
 

@@ -177,8 +177,10 @@ class NodeResourcesFit:
         """A pod is gone or requests less, a node is added or has more, a device class provides a resource."""
         return (
             EventHint(Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN, _after_pod_event),
-            EventHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, _after_node_change),
-            EventHint(Resource.DEVICE_CLASS, Action.ADD | UPDATE, _after_device_class),
+            EventHint(
+                Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, _after_node_change, key=self.filter_key
+            ),
+            EventHint(Resource.DEVICE_CLASS, Action.ADD | UPDATE, _after_device_class, key=self.filter_key),
         )
 
     def _is_ignored(self, resource: str) -> bool:

@@ -45,7 +45,7 @@ class NodeUnschedulable:
     def events(self) -> tuple[EventHint, ...]:
         """A node is opened or added, or the pod tolerates more."""
         return (
-            EventHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _after_node_change),
+            EventHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _after_node_change, key=lambda _: None),
             EventHint(Resource.POD, Action.UPDATE_POD_TOLERATION, _after_toleration_change),
         )
 

@@ -71,7 +71,7 @@ class TaintToleration:
     def events(self) -> tuple[EventHint, ...]:
         """A node is added or its taints change, or the pod tolerates more."""
         return (
-            EventHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _after_node_change),
+            EventHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _after_node_change, key=self.filter_key),
             EventHint(Resource.POD, Action.UPDATE_POD_TOLERATION, _after_toleration_change),
         )
 

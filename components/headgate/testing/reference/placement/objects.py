@@ -7,7 +7,10 @@ Each write is a whole manifest; patches are JSON merge patches (RFC 7386). Every
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from headgate.core.kubernetes.conditions import rfc3339
+from headgate.core.kubernetes.quantities import QuantityError
 from headgate.core.placement.cluster import Cluster
 from headgate.core.placement.objects.devices import DeviceClass
 from headgate.core.placement.objects.metadata import read
@@ -66,11 +69,17 @@ class Objects:
         return self._manifests.get((kind, key))
 
     def put(self, manifest: Json) -> None:
-        """An object is created or replaced. Raises PlanInputError for a kind that placement does not read."""
+        """An object is created or replaced. Raises PlanInputError for one that cannot be read."""
         kind, key = manifest.get("kind", ""), key_of(manifest)
         if kind not in KINDS and kind not in ("Node", "Pod"):
             raise PlanInputError(f"{kind} {key}: placement does not read this kind: remove it")
+        try:
+            self._tell(kind, key, manifest)
+        except (msgspec.ValidationError, QuantityError) as error:
+            raise PlanInputError(f"{kind} {key}: {error}") from error
         self._manifests[kind, key] = manifest
+
+    def _tell(self, kind: str, key: str, manifest: Json) -> None:
         match kind:
             case "Node":
                 self.cluster.set_node(read(manifest, NodeObject))

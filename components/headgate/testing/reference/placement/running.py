@@ -8,6 +8,7 @@ is to be tried, the clock jumps to the next second at which something is due. Pu
 
 from typing import Final
 
+from headgate.core.config.fields import ConfigurationError
 from headgate.core.placement.attempt import Attempt, attempt
 from headgate.core.placement.configuration.profiles import read_profiles
 from headgate.core.placement.framework.plugin import Write
@@ -18,6 +19,7 @@ from headgate.core.placement.queue import Popped
 from headgate.core.placement.queue_entry import Place, QueuedPod, QueueLimits
 from headgate.core.placement.queue_hints import queue_profile
 from headgate.core.placement.scan import NodeOrder
+from headgate.core.plan.reading import PlanInputError
 from headgate.testing.reference.placement.changes import AskingQueue, Changes
 from headgate.testing.reference.placement.objects import merge_patched
 from headgate.testing.reference.placement.scenario import Json, PlacementScenario
@@ -182,5 +184,10 @@ class Run:
 
 
 def outcome_of(scenario: PlacementScenario) -> Json:
-    """The outcome of a scenario."""
-    return Run(scenario).outcome()
+    """The outcome of a scenario. Raises PlanInputError."""
+    try:
+        return Run(scenario).outcome()
+    except PlanInputError as error:
+        raise PlanInputError(f"scenario {scenario.name}: {error}") from error
+    except ConfigurationError as error:
+        raise PlanInputError(f"scenario {scenario.name}: config: {error}") from error
