@@ -20,8 +20,9 @@ from headgate.adapters.kubernetes.kueue_installation import (
 )
 from headgate.adapters.kubernetes.server_resources import CUSTOM_RESOURCE_DEFINITIONS
 from headgate.cli.main import run
-from headgate.testing.control_plane import Assets, ControlPlane, NoAssetsError, Options, control_plane
+from headgate.testing.control_plane import Assets, ControlPlane, Options, control_plane
 from headgate.testing.control_plane.kueue_manager import DEPLOYMENT, NAMESPACE, install_kueue
+from headgate.testing.control_plane.kueue_programs import MANAGER, find_program
 
 pytestmark = [pytest.mark.kube, pytest.mark.anyio]
 
@@ -68,12 +69,10 @@ def _cut_off_after(patched: pytest.MonkeyPatch, writes: int) -> None:
 @pytest.fixture
 async def installed(anyio_backend: str, assets: Assets, tmp_path: Path) -> AsyncIterator[Installed]:
     """Everything of Kueue but the controller itself."""
+    find_program(MANAGER)
     options = Options(controllers=False, kwok=False, nodes=0)
     async with control_plane(assets, tmp_path / "plane", options=options) as plane:
-        try:
-            kueue = await install_kueue(plane, tmp_path / "kueue")
-        except NoAssetsError as missing:
-            pytest.skip(str(missing))
+        kueue = await install_kueue(plane, tmp_path / "kueue")
         items = {"apiVersion": "v1", "kind": "List", "items": kueue.api_services}
         await plane.kubectl("apply", "--server-side", "-f", "-", stdin=msgspec.json.encode(items).decode())
         async with open_transport(plane.access()) as transport:

@@ -14,7 +14,7 @@ from tests.kube.test_visibility import Aggregated, aggregated
 from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.crds.install import install
 from headgate.adapters.kubernetes.http_transport import open_transport
-from headgate.testing.control_plane import Assets, ControlPlane, NoAssetsError
+from headgate.testing.control_plane import Assets, ControlPlane
 from headgate.testing.control_plane.assets import KUBECTL
 from headgate.testing.control_plane.kueue_programs import PLUGIN, find_program
 
@@ -48,10 +48,7 @@ class Plugin(NamedTuple):
 @pytest.fixture(scope="module")
 async def plugin(aggregated: Aggregated, assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Plugin:
     """The plugin beside kubectl, on a PATH of its own."""
-    try:
-        binary = find_program(PLUGIN)
-    except NoAssetsError as error:
-        pytest.skip(str(error))
+    binary = find_program(PLUGIN)
     folder: Path = tmp_path_factory.mktemp("bin")
     (folder / PLUGIN).symlink_to(binary)
     (folder / KUBECTL).symlink_to(assets.binary(KUBECTL))

@@ -16,7 +16,6 @@ from headgate.testing.control_plane import (
     Assets,
     ControlPlane,
     ControlPlaneError,
-    NoAssetsError,
     Options,
     control_plane,
 )
@@ -84,12 +83,9 @@ async def test_the_chart_is_accepted_as_the_kustomization_is(
 ) -> None:
     """With the broker, users, keys and policies: the API server would store the same of both."""
     users = kubernetes / "nats" / "users" / "users.conf"
-    try:
-        objects = rendered(
-            "--set", "nats.enabled=true,keys.enabled=true,policies.enabled=true", "--set-file", f"nats.users={users}"
-        )
-    except NoAssetsError as error:
-        pytest.skip(str(error))
+    objects = rendered(
+        "--set", "nats.enabled=true,keys.enabled=true,policies.enabled=true", "--set-file", f"nats.users={users}"
+    )
     chart = stored(await accepted(cluster, objects, tmp_path))
     manifests = stored(await accepted(cluster, kustomized(kubernetes / "nats"), tmp_path))
     assert chart == {key: each for key, each in manifests.items() if key[3] != "public-keys"}
@@ -100,10 +96,7 @@ async def test_everything_that_the_chart_can_render_is_accepted(
 ) -> None:
     """All parts at once, and the Jobs that install definitions and rules."""
     users = kubernetes / "nats" / "users" / "users.conf"
-    try:
-        objects = rendered("--set", EVERYTHING, "--set-file", f"nats.users={users}", hooks=True)
-    except NoAssetsError as error:
-        pytest.skip(str(error))
+    objects = rendered("--set", EVERYTHING, "--set-file", f"nats.users={users}", hooks=True)
     found = await accepted(cluster, objects, tmp_path)
     assert {each["kind"] for each in found} >= {
         "Deployment",

@@ -11,7 +11,6 @@ from tests.kube.e2e.test_admission import configured
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, OF_JOBS, WORKLOADS
-from headgate.testing.control_plane import NoAssetsError
 from headgate.testing.control_plane.operators import find_operator, operator
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
@@ -55,10 +54,7 @@ async def test_a_job_set_lives_as_its_queue_lets_it(deployment: Deployment, tmp_
     Then: queued, admitted on the flavor, running, evicted and restored to the letter, admitted again, deleted; and
     another one finished.
     """
-    try:
-        find_operator("jobset")
-    except NoAssetsError as missing:
-        pytest.skip(str(missing))
+    find_operator("jobset")
     team = deployment.fresh("team")
     spot = flavor(team, nodeLabels=SELECTOR, tolerations=[{"key": "spot", "operator": "Exists"}])
     await deployment.plane.kubectl("label", "node", "--all", "kubernetes.io/os=linux", "--overwrite")

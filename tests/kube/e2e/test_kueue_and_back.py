@@ -34,7 +34,7 @@ from headgate.core.admission.settings import settings_of
 from headgate.processes.runtime.serving_certificates import ServingCertificates, clients_in
 from headgate.processes.runtime.settings import BridgeSettings, KubernetesSettings, Settings, WebhookSettings
 from headgate.processes.webhook.process import WebhookServer
-from headgate.testing.control_plane import ControlPlane, NoAssetsError, Options, control_plane, find_assets
+from headgate.testing.control_plane import ControlPlane, Options, control_plane, find_assets
 from headgate.testing.control_plane.kueue_manager import FRAMEWORKS, Kueue, install_kueue
 from headgate.testing.control_plane.kueue_programs import MANAGER, find_program
 from headgate.testing.control_plane.operators import find_operator, operator
@@ -153,11 +153,8 @@ def is_pending(found: Json) -> bool:
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     """Kueue on a control plane of its own, with a scheduler of pods."""
-    try:
-        find_program(MANAGER)
-        find_operator("jobset")
-    except NoAssetsError as missing:
-        pytest.skip(str(missing))
+    find_program(MANAGER)
+    find_operator("jobset")
     async with control_plane(find_assets(), tmp_path / "plane", options=Options(nodes=0)) as plane:
         await _racks(plane)
         kueue = await install_kueue(plane, tmp_path / "kueue", waitForPodsReady=READY_IN_TIME)

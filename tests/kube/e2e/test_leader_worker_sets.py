@@ -18,7 +18,6 @@ from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, OF_JOBS, PODS, WORKLOADS
 from headgate.core.workload.names import workload_name
 from headgate.events.ids import JobRef
-from headgate.testing.control_plane import NoAssetsError
 from headgate.testing.control_plane.operators import find_operator, operator
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
@@ -46,10 +45,7 @@ def leader_worker_set(
 @asynccontextmanager
 async def serving(deployment: Deployment, team: str, folder: Path, *queues: Json) -> AsyncIterator[None]:
     """The operator, our policies for its kind, and a cell that runs it."""
-    try:
-        find_operator("lws")
-    except NoAssetsError as missing:
-        pytest.skip(str(missing))
+    find_operator("lws")
     with configured(integrations={"frameworks": ["batch/job", FRAMEWORK]}) as bridge:
         async with (
             operator(deployment.plane, "lws", folder),

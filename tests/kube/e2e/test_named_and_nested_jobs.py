@@ -11,7 +11,6 @@ from tests.kube.e2e.test_admission import configured
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, JOBS, OF_JOBS, WORKLOADS
-from headgate.testing.control_plane import NoAssetsError
 from headgate.testing.control_plane.operators import define, find_operator
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
@@ -67,10 +66,7 @@ async def test_a_job_waits_for_the_workload_that_it_names_and_runs_by_it(deploym
 
 async def test_a_job_below_one_that_waits_is_suspended(deployment: Deployment) -> None:
     """Whoever has resumed it, and though it names no queue itself; it gets no Workload."""
-    try:
-        find_operator("jobset")
-    except NoAssetsError as missing:
-        pytest.skip(str(missing))
+    find_operator("jobset")
     team, job_sets = deployment.fresh("team"), OF_JOBS["jobsets"]
     await define(deployment.plane, "jobset")
     with configured(integrations={"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]}) as bridge:

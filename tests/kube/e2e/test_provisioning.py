@@ -4,9 +4,8 @@ Two-phase admission with ProvisioningRequests on a real control plane; the test 
 The definition of ProvisioningRequests is that of the autoscaler's own Go module, in the version that Kueue uses.
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 import pytest
@@ -24,27 +23,17 @@ from headgate.adapters.kubernetes.resources import (
     PROVISIONING_CONFIGS,
     PROVISIONING_REQUESTS,
 )
-from headgate.testing.control_plane import NoAssetsError
 from headgate.testing.control_plane.samples import definitions, released_samples
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
 
-T = TypeVar("T")
 CLASS = "queued-provisioning.example.com"
 CONSUMES = "autoscaling.x-k8s.io/consume-provisioning-request"
 
 
-def of_go(module: Callable[[], T]) -> T:
-    """What a Go module has. Skips the test, with one line, where Go cannot fetch it."""
-    try:
-        return module()
-    except NoAssetsError as missing:
-        pytest.skip(str(missing))
-
-
 def definition() -> Path:
     """The definition of ProvisioningRequests."""
-    (found,) = of_go(lambda: definitions("cluster-autoscaler"))
+    (found,) = definitions("cluster-autoscaler")
     return found
 
 
@@ -258,7 +247,7 @@ async def test_what_others_do_to_requests_and_templates_is_made_good(deployment:
 
 async def test_kueues_documented_sample_behaves_as_documented(deployment: Deployment) -> None:
     """Its objects in v1beta1, its Job with GPUs: quota reserved, requested for the GPUs, run when it is provisioned."""
-    folder = of_go(released_samples) / "provisioning"
+    folder = released_samples() / "provisioning"
     crd = definition()
     plane = deployment.plane
     await plane.kubectl("apply", "--server-side", "-f", str(crd))
