@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.support.cluster_process import running_cluster
-
-from headgate.adapters.kubernetes.client import KubeClient
-from headgate.adapters.kubernetes.errors import TransportError
+from tests.support.cutting_off import cut_off_after
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -170,7 +168,7 @@ def test_an_interrupted_import_is_continued(cluster: Imported, monkeypatch: pyte
     # Nine writes in all; each run begins with what the one before has left.
     for writes in (1, 1, 2, 2, 1):
         with monkeypatch.context() as patched:
-            _fail_after(patched, writes)
+            cut_off_after(patched, writes)
             answer = cluster.run(*MAPPING, "-c", 1, "--dry-run=false")
         assert (answer.code, answer.out) == (1, "")
         assert "connection refused" in answer.err
@@ -186,22 +184,6 @@ def test_an_interrupted_import_is_continued(cluster: Imported, monkeypatch: pyte
     assert cluster.run(*MAPPING, "--dry-run=false").code == 0
     assert len(cluster.all("workloads")) == 3
     assert {result for result, _ in cluster.results(*MAPPING).values()} == {"skipped"}
-
-
-def _fail_after(patched: pytest.MonkeyPatch, writes: int) -> None:
-    """Let so many writes that are kept through, and no other."""
-    left = writes
-    make = KubeClient.request
-
-    async def request(client: KubeClient, method: str, path: str, **more: Any) -> bytes:
-        nonlocal left
-        if method != "GET" and "dryRun" not in more.get("query", {}):
-            if not left:
-                raise TransportError("connection refused", maybe_applied=False)
-            left -= 1
-        return await make(client, method, path, **more)
-
-    patched.setattr(KubeClient, "request", request)
 
 
 def test_what_the_rules_of_admission_refuse_is_known_before_anything_is_written(

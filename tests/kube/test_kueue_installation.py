@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import anyio.to_thread
 import msgspec
 import pytest
+from tests.support.cutting_off import cut_off_after
 
 from headgate.adapters.kubernetes.client import KubeClient
-from headgate.adapters.kubernetes.errors import TransportError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kueue_installation import (
     REGISTERED,
@@ -45,25 +45,10 @@ class Installed(NamedTuple):
         cut = 0
         while True:
             with patched.context() as each:
-                _cut_off_after(each, cut + 1)
+                cut_off_after(each, cut + 1)
                 if await self.headgate(*args) == 0:
                     return cut
             cut += 1
-
-
-def _cut_off_after(patched: pytest.MonkeyPatch, writes: int) -> None:
-    left = writes
-    make = KubeClient.request
-
-    async def request(client: KubeClient, method: str, path: str, **more: Any) -> bytes:
-        nonlocal left
-        if method != "GET" and "dryRun" not in more.get("query", {}):
-            if not left:
-                raise TransportError("connection reset", maybe_applied=False)
-            left -= 1
-        return await make(client, method, path, **more)
-
-    patched.setattr(KubeClient, "request", request)
 
 
 @pytest.fixture
