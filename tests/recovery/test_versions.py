@@ -10,8 +10,8 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,19 +37,34 @@ class Version:
         self._data = data
 
     def run(self, *args: str) -> subprocess.CompletedProcess[str]:
-        """A command of it."""
+        """A command of it, until it ends."""
         return subprocess.run(
-            self._command(*args), env=self._env, capture_output=True, text=True, timeout=60, check=False
+            self._command(*args), env=self._env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
 
+    def do(self, *args: str) -> None:
+        """A command of it that has to succeed."""
+        done = self.run(*args)
+        assert done.returncode == 0, f"{' '.join(args)}: {done.stdout}{done.stderr}"
+
+    @asynccontextmanager
+    async def up(self) -> AsyncIterator[None]:
+        """`headgate up`, once it says where its page is, and taken down at the end."""
+        with self._started("up") as (process, output):
+            with anyio.fail_after(PATIENCE_S):
+                while "the page:" not in output.read_text():
+                    assert process.poll() is None, output.read_text()
+                    await anyio.sleep(0.2)
+            yield
+
     @contextmanager
-    def up(self) -> Iterator[Callable[[], str]]:
-        """`headgate up`, taken down at the end; what it has printed."""
+    def _started(self, *args: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+        """A command of it, ended with the block, and the file with what it prints."""
         output = self._data.with_suffix(".out")
         with output.open("w") as file:
-            process = subprocess.Popen(self._command("up"), env=self._env, stdout=file, stderr=file)
+            process = subprocess.Popen(self._command(*args), env=self._env, stdout=file, stderr=file)
         try:
-            yield lambda: output.read_text() + ("" if process.poll() is None else f"\nended with {process.returncode}")
+            yield process, output
         finally:
             process.terminate()
             process.wait(60)
@@ -74,14 +89,6 @@ def items(listed: str) -> list[Any]:
 
 def is_complete(job: Any) -> bool:
     return any(each["type"] == "Complete" for each in job.get("status", {}).get("conditions", ()))
-
-
-async def told(output: Callable[[], str], words: str) -> None:
-    """Wait until `headgate up` has printed something."""
-    with anyio.fail_after(PATIENCE_S):
-        while words not in output():
-            assert words == "ended with" or "ended with" not in output(), output()
-            await anyio.sleep(0.2)
 
 
 def sources(commit: str, folder: Path) -> Path:
@@ -118,28 +125,21 @@ async def test_the_next_version_goes_on_and_the_one_before_does_again(
     """In the midst of jobs each time: all finish, and both find the log as it must be."""
     earlier = Version(sources(SUBJECT_FOR_EACH, tmp_path / "earlier"), tmp_path / "cell")
     present = Version(ROOT / "components", tmp_path / "cell")
-    with earlier.up() as output:
-        await told(output, "the page:")
-        assert earlier.run("apply", "-f", CLUSTER).returncode == 0
-        assert earlier.run("apply", "-f", jobs(0, 8)).returncode == 0
-    with present.up() as output:
-        await told(output, "the page:")
-        assert present.run("apply", "-f", jobs(8, 14)).returncode == 0
+    async with earlier.up():
+        earlier.do("apply", "-f", CLUSTER)
+        earlier.do("apply", "-f", jobs(0, 8))
+    async with present.up():
+        present.do("apply", "-f", jobs(8, 14))
         await present.finished(14)
-        audit = present.run("audit")
-        assert audit.returncode == 0, audit.stdout
-        replay = present.run("replay", "--verify")
-        assert replay.returncode == 0, replay.stdout
-    with earlier.up() as output:
-        await told(output, "the page:")
-        assert earlier.run("apply", "-f", jobs(14, 20)).returncode == 0
+        present.do("audit")
+        present.do("replay", "--verify")
+    async with earlier.up():
+        earlier.do("apply", "-f", jobs(14, 20))
         await earlier.finished(20)
-        assert earlier.run("audit").returncode == 0
-    with present.up() as output:
-        await told(output, "the page:")
+        earlier.do("audit")
+    async with present.up():
         await present.finished(20)
-        audit = present.run("audit")
-        assert audit.returncode == 0, audit.stdout
+        present.do("audit")
 
 
 async def test_a_version_that_cannot_go_back_says_so_and_harms_nothing(
@@ -148,22 +148,17 @@ async def test_a_version_that_cannot_go_back_says_so_and_harms_nothing(
     """An old one whose stream is another by now ends with one line; the present version goes on as if nothing was."""
     earlier = Version(sources(WILDCARD_SUBJECT, tmp_path / "earlier"), tmp_path / "cell")
     present = Version(ROOT / "components", tmp_path / "cell")
-    with earlier.up() as output:
-        await told(output, "the page:")
-        assert earlier.run("apply", "-f", CLUSTER).returncode == 0
-        assert earlier.run("apply", "-f", jobs(0, 8)).returncode == 0
-    with present.up() as output:
-        await told(output, "the page:")
+    async with earlier.up():
+        earlier.do("apply", "-f", CLUSTER)
+        earlier.do("apply", "-f", jobs(0, 8))
+    async with present.up():
         await present.finished(8)
-        audit = present.run("audit")
-        assert audit.returncode == 0, audit.stdout
-    with earlier.up() as output:
-        await told(output, "ended with")
-        assert "gave up" in output()
-        assert "stream HEADGATE_main exists and is not usable" in output()
-    with present.up() as output:
-        await told(output, "the page:")
-        assert present.run("apply", "-f", jobs(8, 12)).returncode == 0
+        present.do("audit")
+    refused = earlier.run("up")
+    said = refused.stdout + refused.stderr
+    assert "gave up" in said
+    assert "stream HEADGATE_main exists and is not usable" in said
+    async with present.up():
+        present.do("apply", "-f", jobs(8, 12))
         await present.finished(12)
-        audit = present.run("audit")
-        assert audit.returncode == 0, audit.stdout
+        present.do("audit")
