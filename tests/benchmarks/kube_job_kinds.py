@@ -12,6 +12,9 @@ import msgspec
 from tests.benchmarks.kube_driver import Metadata, Status
 from tests.benchmarks.manifests import Manifest, job
 
+from headgate.adapters.kubernetes.resources import Resource, of_kind
+from headgate.core.api.job_kinds import BATCH_JOB, JOB_SET, POD, JobKind
+
 K: Final = "kueue.x-k8s.io/"
 GROUP: Final = f"{K}pod-group-name"
 PODS_OF_GROUP: Final = 2
@@ -37,29 +40,36 @@ class Seen(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
 
-    def has(self, condition: str) -> bool:
-        """Whether a condition is True."""
-        return any(each.type == condition and each.status == "True" for each in self.status.conditions)
+    @property
+    def is_resumed(self) -> bool:
+        """Whether it waits for no admission any more."""
+        return not self.spec.suspend and not self.spec.scheduling_gates
+
+    def has(self, said: str) -> bool:
+        """Whether this is its phase, or a condition of it that is True."""
+        true = (each.type for each in self.status.conditions if each.status == "True")
+        return said in (self.status.phase, *true)
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """
     One kind of jobs to run.
 
-    `collection` is where its objects are created, with {} for the namespace, and `watched` where all of them are
-    watched; `objects` is how many a job has. `operator` is the one that runs the kind, "" for the controller manager.
+    `succeeded` is the condition or phase of an object that has; one that has not is Failed. `objects` is how many a job
+    has. `operator` is the one that runs the kind, "" for the controller manager.
     """
 
     title: str
-    framework: str
-    collection: str
-    watched: str
+    kind: JobKind
     manifests: Callable[[int, str, int], list[Manifest]]
-    resumed: Callable[[Seen], bool]
-    succeeded: Callable[[Seen], bool]
-    failed: Callable[[Seen], bool]
+    succeeded: str
     objects: int = 1
     operator: str = ""
+
+    @property
+    def resource(self) -> Resource:
+        """Where its objects are."""
+        return of_kind(self.kind)
 
 
 def _template(run_ms: int) -> dict[str, Any]:
@@ -78,7 +88,7 @@ def _job_set(number: int, team: str, run_ms: int) -> list[Manifest]:
 
     metadata = {"name": f"set-{number}", "namespace": team, "labels": {f"{K}queue-name": "main"}}
     spec = {"suspend": True, "replicatedJobs": [replicated("driver", 1), replicated("workers", 2)]}
-    return [{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}]
+    return [{"apiVersion": JOB_SET.api_version, "kind": JOB_SET.kind, "metadata": metadata, "spec": spec}]
 
 
 def _pod_group(number: int, team: str, run_ms: int) -> list[Manifest]:
@@ -102,41 +112,8 @@ def _pod_group(number: int, team: str, run_ms: int) -> list[Manifest]:
     ]
 
 
-def _not_suspended(seen: Seen) -> bool:
-    return not seen.spec.suspend
-
-
 LOADS: Final = {
-    "job": Load(
-        title="Jobs",
-        framework="batch/job",
-        collection="/apis/batch/v1/namespaces/{}/jobs",
-        watched="/apis/batch/v1/jobs",
-        manifests=_jobs,
-        resumed=_not_suspended,
-        succeeded=lambda seen: seen.has("Complete"),
-        failed=lambda seen: seen.has("Failed"),
-    ),
-    "jobset": Load(
-        title="JobSets",
-        framework="jobset.x-k8s.io/jobset",
-        collection="/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets",
-        watched="/apis/jobset.x-k8s.io/v1alpha2/jobsets",
-        manifests=_job_set,
-        resumed=_not_suspended,
-        succeeded=lambda seen: seen.has("Completed"),
-        failed=lambda seen: seen.has("Failed"),
-        operator="jobset",
-    ),
-    "podgroup": Load(
-        title="pod groups",
-        framework="pod",
-        collection="/api/v1/namespaces/{}/pods",
-        watched="/api/v1/pods",
-        manifests=_pod_group,
-        resumed=lambda seen: not seen.spec.scheduling_gates,
-        succeeded=lambda seen: seen.status.phase == "Succeeded",
-        failed=lambda seen: seen.status.phase == "Failed",
-        objects=PODS_OF_GROUP,
-    ),
+    "job": Load(title="Jobs", kind=BATCH_JOB, manifests=_jobs, succeeded="Complete"),
+    "jobset": Load(title="JobSets", kind=JOB_SET, manifests=_job_set, succeeded="Completed", operator="jobset"),
+    "podgroup": Load(title="pod groups", kind=POD, manifests=_pod_group, succeeded="Succeeded", objects=PODS_OF_GROUP),
 }

@@ -98,7 +98,7 @@ class Watched:
     async def follow(self, cell: KubeCell, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         """Watch until cancelled."""
         decoder = msgspec.json.Decoder(_Event)
-        path = self._load.watched
+        path = self._load.resource.path()
         version = msgspec.json.decode(await cell.api.get(f"{path}?limit=1"))["metadata"]["resourceVersion"]
         task_status.started()
         while True:  # the API server ends the watch of a client that does not keep up
@@ -109,13 +109,13 @@ class Watched:
 
     def _hear(self, seen: Seen) -> None:
         key = (seen.metadata.namespace, seen.metadata.name)
-        if self._load.resumed(seen) and key not in self.resumed:
+        if seen.is_resumed and key not in self.resumed:
             self.resumed.add(key)
             if len(self.resumed) == self._wanted:
                 self.all_resumed_at = time.perf_counter()
-        if self._load.succeeded(seen):
+        if seen.has(self._load.succeeded):
             self.complete.add(key)
-        if self._load.failed(seen):
+        if seen.has("Failed"):
             self.failed.add(key)
         if len(self.complete) + len(self.failed) == self._wanted:
             self.all_ended.set()
@@ -132,7 +132,7 @@ async def measure(folder: Path, options: argparse.Namespace) -> Measured:
     load = LOADS[options.of]
     plane = Options(nodes=0, audit=True)
     async with running(
-        folder, options=plane, sampled=options.sampled, framework=load.framework, with_operator=load.operator
+        folder, options=plane, sampled=options.sampled, framework=load.kind.framework, with_operator=load.operator
     ) as cell:
         await cell.create(cluster(teams=TEAMS, cpu=1_000))
         await anyio.sleep(SETTLE_S)
@@ -177,7 +177,7 @@ async def _submit(cell: KubeCell, load: Load, jobs: int) -> None:
         for number in left:
             team = f"team-{number % TEAMS}"
             for manifest in load.manifests(number, team, RUN_MS):
-                await cell.api.post(load.collection.format(team), msgspec.json.encode(manifest))
+                await cell.api.post(load.resource.path(namespace=team), msgspec.json.encode(manifest))
 
     await asyncio.gather(*(worker() for _ in range(IN_FLIGHT)))
 
