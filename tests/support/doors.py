@@ -1,6 +1,8 @@
-"""The simulated cluster in one process with its caller, as the Kubernetes adapter sees it."""
+"""API servers in one process with their callers: the simulated cluster, or answers that a test gives."""
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -10,6 +12,22 @@ from headgate.adapters.kubernetes.errors import TransportError
 from headgate.adapters.kubernetes.transport import Request, Response
 from headgate.testing.cluster import ApiStatusError as Refusal
 from headgate.testing.cluster import Cluster, ConnectionDropped, Watch
+
+
+class Answering(ABC):
+    """An `InProcessServer` without watches, which answers a decoded body by a status and another body."""
+
+    async def handle(self, request: Request) -> Response:
+        body = None if request.body is None else msgspec.json.decode(request.body)
+        status, answer = self.answer(request.method, request.path, body)
+        return Response(status=status, headers={}, body=msgspec.json.encode(answer))
+
+    async def watch(self, request: Request) -> Response:
+        raise NotImplementedError
+
+    @abstractmethod
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, dict[str, Any]]:
+        """The answer to a request. Raises TransportError for none."""
 
 
 class Door:

@@ -3,15 +3,15 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
 import pytest
 from aiohttp import web
+from tests.support.doors import Answering
 from tests.support.history import History
 from tests.support.read_side import ReadSide
 from tests.support.topology_cell import host, reserve, topology_cell
 
 from headgate.adapters.kubernetes.client import KubeClient
-from headgate.adapters.kubernetes.transport import InProcessTransport, Request, Response
+from headgate.adapters.kubernetes.transport import InProcessTransport
 from headgate.events.base import Producer
 from headgate.events.facts import ClusterQueueObserved, LocalQueueObserved, WorkloadObserved
 from headgate.events.ids import LocalQueueKey, Shape, Uid, UnixMs, WorkloadKey
@@ -46,33 +46,25 @@ def whole_topology() -> History:
     return history
 
 
-class ApiServer:
+class ApiServer(Answering):
     """Answers reviews by the table. `asked` are the kinds of all reviews; `broken` refuses them."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.broken = False
 
-    async def handle(self, request: Request) -> Response:
-        body = msgspec.json.decode(request.body or b"")
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, dict[str, Any]]:
         self.asked.append(body["kind"])
         if self.broken:
-            return Response(status=500, headers={}, body=b"{}")
+            return 500, {}
         spec = body["spec"]
         if body["kind"] == "TokenReview":
             user = {"username": spec["token"], "groups": ["all"]} if spec["token"] in TABLE else {}
-            return self._answer({"authenticated": bool(user), "user": user})
+            return 201, {"status": {"authenticated": bool(user), "user": user}}
         about = spec["resourceAttributes"]
         resource = f"{about['resource']}/{about['subresource']}".rstrip("/") + f".{about['group']}"
         rights = TABLE[spec["user"]]
-        return self._answer({"allowed": (about["verb"], resource, about["namespace"]) in rights})
-
-    async def watch(self, request: Request) -> Response:
-        raise NotImplementedError
-
-    @staticmethod
-    def _answer(status: dict[str, Any]) -> Response:
-        return Response(status=201, headers={}, body=msgspec.json.encode({"status": status}))
+        return 201, {"status": {"allowed": (about["verb"], resource, about["namespace"]) in rights}}
 
 
 class Side(ReadSide):

@@ -2,17 +2,16 @@
 
 import base64
 import datetime as dt
-from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
+from tests.support.doors import Answering
 
 from headgate.adapters.certificates import CERTIFICATE_LIFETIME
 from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.crds.render import CA_FROM
 from headgate.adapters.kubernetes.errors import TransportError
-from headgate.adapters.kubernetes.transport import NO_QUERY, Response
+from headgate.adapters.kubernetes.transport import InProcessTransport
 from headgate.processes.runtime.serving_certificates import (
     FileCertificates,
     NoCertificateError,
@@ -30,7 +29,7 @@ NAME = "headgate-webhook.headgate-system.svc"
 REASONS = {404: "NotFound", 409: "Conflict", 422: "Invalid"}
 
 
-class ApiServer:
+class ApiServer(Answering):
     """The Secret, one webhook configuration, and a switch for the connection. Writes need the version that is there."""
 
     def __init__(self) -> None:
@@ -50,21 +49,9 @@ class ApiServer:
         found: str = self.webhooks["metadata"]["resourceVersion"]
         return found
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] = NO_QUERY,
-        body: bytes | None = None,
-        content_type: str | None = None,
-    ) -> Response:
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Json]:
         if not self.is_up:
             raise TransportError("connection refused", maybe_applied=False)
-        status, answer = self._answer(method, path, None if body is None else msgspec.json.decode(body))
-        return Response(status=status, headers={}, body=msgspec.json.encode(answer))
-
-    def _answer(self, method: str, path: str, body: Any) -> tuple[int, Json]:
         if "/secrets" in path:
             return self._secret(method, body)
         if method == "PATCH":
@@ -97,7 +84,7 @@ def _status(code: int) -> Json:
 
 
 def replica(server: ApiServer, now: list[dt.datetime]) -> ServingCertificates:
-    client = KubeClient(server)  # type: ignore[arg-type]
+    client = KubeClient(InProcessTransport(server))
     return ServingCertificates(client, namespace="n", secret="s", names=[NAME], now=lambda: now[0])
 
 
@@ -204,7 +191,7 @@ async def test_files_that_cannot_be_used_are_named_with_the_settings_that_name_t
     settings: WebhookSettings | VisibilitySettings, section: str
 ) -> None:
     """The field of the section whose server it is, and the file."""
-    kept = certificates_of(KubeClient(ApiServer()), settings)  # type: ignore[arg-type]
+    kept = certificates_of(KubeClient(InProcessTransport(ApiServer())), settings)
     assert isinstance(kept, FileCertificates)
     with pytest.raises(NoCertificateError, match=rf"^{section}\.tls_cert_file, {section}\.tls_key_file: /none/tls.crt"):
         kept.load()
