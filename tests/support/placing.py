@@ -262,7 +262,7 @@ def _probe(number: int, spec: Json) -> Json:
 
 SPREAD_PROBES: tuple[Json, ...] = tuple(
     _probe(number, spec)
-    for number, spec in enumerate(
+    for number, spec in enumerate[Json](
         (
             {},
             {"topologySpreadConstraints": [_HARD, _SOFT, {**_SOFT, "topologyKey": HOSTNAME}]},
@@ -276,7 +276,7 @@ SPREAD_PROBES: tuple[Json, ...] = tuple(
 
 AFFINITY_PROBES: tuple[Json, ...] = tuple(
     _probe(number, {"affinity": affinity})
-    for number, affinity in enumerate(
+    for number, affinity in enumerate[Json](
         (
             {},
             {
@@ -317,11 +317,12 @@ class Asked:
     def __init__(self, cluster: Cluster, name: str, manifest: Json, arguments: Json) -> None:
         runtime = framework(cluster, name, arguments)
         self.name = name
-        self.plugin: Any = runtime.profile.plugins[name]
+        plugin: Any = runtime.profile.plugins[name]
+        self.plugin = plugin
         self.cluster = cluster
         self.pod = cluster.shapes.read(manifest)
         self.cycle = Cycle(runtime, self.pod)
-        before = self.plugin.pre_filter(self.cycle)
+        before = plugin.pre_filter(self.cycle)
         self.skips = before.status.is_skip
         if not self.skips:
             self.cycle.filter_states[name] = before.state

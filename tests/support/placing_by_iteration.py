@@ -48,9 +48,9 @@ def default_constraints(cluster: Cluster, pod: Pod, defaults: Constraints, actio
     """The default constraints with what selects the pod: Services, and the ReplicaSet that owns it."""
     requirements: list[Requirement] = []
     for service in cluster.objects(Service).values():
-        selector = service.spec.selector
-        if service.metadata.namespace == pod.namespace and selector and selector.items() <= pod.labels.items():
-            requirements += [Requirement(key=key, operator="In", values=(value,)) for key, value in selector.items()]
+        wanted = service.spec.selector
+        if service.metadata.namespace == pod.namespace and wanted and wanted.items() <= pod.labels.items():
+            requirements += [Requirement(key=key, operator="In", values=(value,)) for key, value in wanted.items()]
     if pod.shape.controller is not None:
         owner = cluster.objects(ReplicaSet).get(f"{pod.namespace}/{pod.shape.controller.name}")
         if owner is not None and owner.spec.selector is not None:

@@ -32,10 +32,11 @@ from headgate.core.placement.scan import NodeOrder
 NAME = "PodTopologySpread"
 
 SYSTEM: Json = {"defaultingType": "System"}
+ZONED: Json = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
 LIST: Json = {
     "defaultingType": "List",
     "defaultConstraints": [
-        {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"},
+        ZONED,
         {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": "ScheduleAnyway"},
         {"maxSkew": 2, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"},
     ],
@@ -181,22 +182,17 @@ def test_a_chosen_node_never_breaks_a_hard_constraint(cluster: Cluster, manifest
         ({"defaultingType": "Other"}, "defaultingType"),
         (LIST | SYSTEM, "defaultingType"),
         (
-            {"defaultingType": "List", "defaultConstraints": [LIST["defaultConstraints"][0]] * 2},
+            {"defaultingType": "List", "defaultConstraints": [ZONED] * 2},
             "defaultConstraints[1]",
         ),
-        *(
-            (
-                {"defaultingType": "List", "defaultConstraints": [LIST["defaultConstraints"][0] | field]},
-                f"defaultConstraints[0].{next(iter(field))}",
-            )
-            for field in (
-                {"maxSkew": 0},
-                {"topologyKey": ""},
-                {"topologyKey": "not a label"},
-                {"whenUnsatisfiable": "Sometimes"},
-                {"labelSelector": {}},
-            )
+        ({"defaultingType": "List", "defaultConstraints": [ZONED | {"maxSkew": 0}]}, "[0].maxSkew"),
+        ({"defaultingType": "List", "defaultConstraints": [ZONED | {"topologyKey": ""}]}, "[0].topologyKey"),
+        ({"defaultingType": "List", "defaultConstraints": [ZONED | {"topologyKey": "no label"}]}, "[0].topologyKey"),
+        (
+            {"defaultingType": "List", "defaultConstraints": [ZONED | {"whenUnsatisfiable": "Sometimes"}]},
+            "[0].whenUnsatisfiable",
         ),
+        ({"defaultingType": "List", "defaultConstraints": [ZONED | {"labelSelector": {}}]}, "[0].labelSelector"),
     ],
 )
 def test_arguments_that_upstream_refuses_are_refused(wrong: Json, path: str) -> None:

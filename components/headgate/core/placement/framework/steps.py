@@ -172,14 +172,13 @@ def _checked(status: Status, name: str) -> Status:
 
 def _with_plugin(ids: Ints, statuses: StatusTable, name: str) -> Ints:
     """Ids as a plugin gives them, under its name."""
-    rejected = ids != 0
-    if not rejected.any():
+    if not ids.any():
         return ids
-    distinct, places = np.unique(ids, return_inverse=True)
-    named = [
-        statuses.id_of(_checked(statuses.status_of(number), name)) if number else 0 for number in distinct.tolist()
-    ]
-    return np.array(named, dtype=np.int64)[places]
+    distinct = np.flatnonzero(np.bincount(ids))
+    named = np.zeros(distinct[-1] + 1, dtype=np.int64)
+    for number in distinct.tolist():
+        named[number] = statuses.id_of(_checked(statuses.status_of(number), name)) if number else 0
+    return named[ids]
 
 
 class FiltersTogether:
