@@ -34,6 +34,9 @@ MISSING = [each.name for each in DEFAULTS.enabled if each.name not in REGISTRY]
 HELPED = ("message", "postfilter.candidates", "postfilter.best", "postfilter.code", "postfilter.hopeless")
 WHOLE = ("scores.raw", "scores.norm", "prefilter.skip", "prescoreSkip")
 
+TOLD = ("profiles", "pending", "attempts")
+"""The fields of whole runs that name all plugins, or have their messages."""
+
 each_class = pytest.mark.parametrize("name", CLASSES)
 with_recordings = pytest.mark.skipif(not ALL.exists(), reason="the recordings are not at hand")
 with_all_plugins = pytest.mark.skipif(bool(MISSING), reason=f"not without {', '.join(MISSING)}")
@@ -74,7 +77,7 @@ def attempts_agree(file: Path) -> None:
 def runs_agree(file: Path) -> None:
     for record in records(file):
         ours = json.loads(json.dumps(outcome_of(read_placement_scenario(record))))
-        differing = differing_run_fields(ours, record["outcome"])
+        differing = [name for name in differing_run_fields(ours, record["outcome"]) if not MISSING or name not in TOLD]
         assert not differing, (record["scenario"]["name"], differing)
 
 
@@ -91,18 +94,20 @@ def test_attempts_decide_as_recorded(name: str) -> None:
     attempts_agree(ALL / f"{name}.jsonl.gz")
 
 
-@with_all_plugins
 @each_class
 def test_small_scenarios_run_as_recorded(name: str) -> None:
     """Under a virtual clock, with our own decisions: every step, and who is where at the end."""
+    if name == "volumes" and "VolumeBinding" in MISSING:
+        pytest.skip("not without VolumeBinding")
     runs_agree(DATA / f"{name}.jsonl.gz")
 
 
-@with_all_plugins
 @with_recordings
 @each_class
 def test_scenarios_run_as_recorded(name: str) -> None:
     """The same of all scenarios."""
+    if name == "volumes" and "VolumeBinding" in MISSING:
+        pytest.skip("not without VolumeBinding")
     runs_agree(ALL / f"{name}.jsonl.gz")
 
 

@@ -89,6 +89,10 @@ class Changes:
             if not pod.node_name and queue.is_ours(pod):
                 queue.add(pod, self.now_ms)
 
+    def is_there(self, pod: str) -> bool:
+        """Whether a pod exists."""
+        return self.objects.get("Pod", pod) is not None
+
     def step(self, step: Json) -> None:
         """Record a step of this second."""
         self.steps.append({"t": self.second, **step})

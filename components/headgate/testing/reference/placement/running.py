@@ -167,7 +167,7 @@ class Run:
             "profiles": told_profiles(self.profiles),
             "steps": self._changes.steps,
             "stop": stop,
-            "bound": dict(sorted(self._placed.items())),
+            "bound": {pod: node for pod, node in sorted(self._placed.items()) if self._changes.is_there(pod)},
             "pending": pending,
         }
 
