@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.kube.registrations import left_behind, shared
 
 from headgate.testing.control_plane import Assets, ControlPlane, Options, control_plane, find_assets
 from headgate.testing.control_plane.assets import BINARIES
@@ -33,5 +34,12 @@ async def plane(
 ) -> AsyncIterator[ControlPlane]:
     """One control plane for all tests that leave it as they found it: with an audit log, controllers, and a node."""
     folder: Path = tmp_path_factory.mktemp("control-plane")
-    async with control_plane(assets, folder, options=Options(audit=True)) as running:
+    async with control_plane(assets, folder, options=Options(audit=True)) as running, shared(running):
         yield running
+
+
+@pytest.fixture(autouse=True)
+async def nothing_is_left_registered(anyio_backend: str) -> AsyncIterator[None]:
+    """A test that shares a control plane leaves no server for it to call, and no policy."""
+    yield
+    assert await left_behind() == []

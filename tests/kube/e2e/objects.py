@@ -1,10 +1,13 @@
 """Manifests of the end-to-end tests, and what is read off the objects."""
 
 from collections.abc import Mapping
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
 from tests.kube.e2e.cells import KUEUE, Json
+
+from headgate.core.kubernetes.quantities import parse_quantity
 
 
 def namespace(name: str) -> Json:
@@ -89,3 +92,9 @@ def condition(found: Json, kind: str) -> tuple[str, str]:
 
 def is_true(found: Json, kind: str) -> bool:
     return condition(found, kind)[0] == "True"
+
+
+def cpu_of(pod: Json) -> Fraction:
+    """What the containers of a pod request, in CPUs."""
+    requests = (each.get("resources", {}).get("requests", {}) for each in pod["spec"]["containers"])
+    return sum((parse_quantity(each.get("cpu", 0)) for each in requests), Fraction())

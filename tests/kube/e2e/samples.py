@@ -10,14 +10,14 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import yaml
 from tests.kube.admission.servers import with_webhook
 from tests.kube.e2e.cells import NAMESPACE, Deployment, Json
 from tests.kube.e2e.cells import deployment as deployment_of
-from tests.kube.e2e.objects import condition, is_true
+from tests.kube.e2e.objects import condition, cpu_of, is_true
 from tests.kube.e2e.seeing import Condition
 from tests.support.brokers import Broker
 from tests.support.waiting import until
@@ -250,12 +250,6 @@ def said_of(objects: Sequence[Json]) -> str:
 def owners(obj: Json) -> list[str]:
     """The names of the objects that own one."""
     return [each["name"] for each in obj["metadata"].get("ownerReferences", ())]
-
-
-def cpu_of(pod: Json) -> Any:
-    """What the containers of a pod request, in CPUs."""
-    requests = (each.get("resources", {}).get("requests", {}) for each in pod["spec"]["containers"])
-    return sum(parse_quantity(each.get("cpu", 0)) for each in requests)
 
 
 def is_waiting(pod: Json) -> bool:

@@ -1,11 +1,12 @@
 """Waiting until the API server shows what a test expects."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 from tests.kube.e2e.cells import Deployment, Json
 from tests.kube.e2e.objects import condition
+from tests.kube.e2e.standing import standing
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.resources import WORKLOADS, Resource
@@ -22,9 +23,12 @@ async def becomes(
     async def holds() -> bool:
         nonlocal found
         found = await deployment.get(resource, name, namespace)
-        return all(each(found) for each in conditions)
+        return _fulfils(found, conditions)
 
-    await until(holds, lambda: f"{resource.kind} {name}: {msgspec.json.encode(found).decode()}")
+    async def told() -> str:
+        return f"{resource.kind} {name}: {msgspec.json.encode(found).decode()}\n{await standing(deployment, namespace)}"
+
+    await until(holds, told)
     return found
 
 
@@ -35,10 +39,21 @@ async def workload_of(deployment: Deployment, team: str, *conditions: Condition)
     async def holds() -> bool:
         nonlocal found
         found = await deployment.all(WORKLOADS, team)
-        return len(found) == 1 and all(each(found[0]) for each in conditions)
+        return len(found) == 1 and _fulfils(found[0], conditions)
 
-    await until(holds, lambda: f"the only Workload: {msgspec.json.encode(found).decode()}")
+    async def told() -> str:
+        return f"the only Workload: {msgspec.json.encode(found).decode()}\n{await standing(deployment, team)}"
+
+    await until(holds, told)
     return found[0]
+
+
+def _fulfils(found: Json, conditions: Sequence[Condition]) -> bool:
+    """Whether an object fulfils all conditions; one that reads a field which is not there yet does not hold yet."""
+    try:
+        return all(each(found) for each in conditions)
+    except KeyError:
+        return False
 
 
 def has(kind: str, status: str = "True", reason: str = "") -> Condition:

@@ -84,6 +84,7 @@ async def are(deployment: Deployment, team: str, expected: dict[str, tuple[str, 
     return last
 
 
+HOLD: Final = "example.com/held"
 ADMITTED: Final = ("Admitted", "True")
 WAITS: Final = ("QuotaReserved", "False")
 T2: Final = ("True", "True")
@@ -173,7 +174,22 @@ async def test_a_group_that_its_operator_makes_anew_keeps_its_workload(deploymen
         await made(deployment, leader_worker_set(team, replicas=1))
         before = await pods_are(deployment, team, dict.fromkeys(("lws-0", "lws-0-1"), "Running"))
         workload = (await are(deployment, team, {"0": ADMITTED}))["0"]
+        leader, worker = before
+        # Held until the operator has seen it: one that is gone before that is only made anew itself.
+        held = {"metadata": {"finalizers": [*worker["metadata"].get("finalizers", []), HOLD]}}
+        await deployment.merge(PODS, "lws-0-1", team, held)
         await deployment.client.delete(PODS, "lws-0-1", team)
+
+        async def leader_goes() -> bool:
+            found = [each["metadata"] for each in await deployment.all(PODS, team)]
+            return not any(
+                each["uid"] == leader["metadata"]["uid"] and "deletionTimestamp" not in each for each in found
+            )
+
+        await until(leader_goes)
+        left = (await deployment.get(PODS, "lws-0-1", team))["metadata"]["finalizers"]
+        free = {"metadata": {"finalizers": [each for each in left if each != HOLD]}}
+        await deployment.merge(PODS, "lws-0-1", team, free)
 
         async def is_new() -> bool:
             pods = await deployment.all(PODS, team)
