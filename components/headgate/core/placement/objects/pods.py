@@ -125,6 +125,12 @@ class ImageSource(ApiBranch, frozen=True):
     reference: str = ""
 
 
+class CsiVolume(ApiBranch, frozen=True):
+    """`corev1.CSIVolumeSource`: a volume that lives with the pod."""
+
+    driver: str = ""
+
+
 class Volume(ApiBranch, frozen=True):
     """`corev1.Volume`, reduced to the sources that placement reads."""
 
@@ -135,6 +141,7 @@ class Volume(ApiBranch, frozen=True):
     aws_elastic_block_store: AwsElasticBlockStore | None = None
     iscsi: IscsiVolume | None = None
     rbd: RbdVolume | None = None
+    csi: CsiVolume | None = None
     image: ImageSource | None = None
 
 

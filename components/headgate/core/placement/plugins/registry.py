@@ -11,6 +11,7 @@ from headgate.core.placement.framework.plugin import PluginFactory
 from headgate.core.placement.plugins import (
     default_binder,
     default_preemption,
+    dynamic_resources,
     image_locality,
     inter_pod_affinity,
     node_affinity,
@@ -20,10 +21,14 @@ from headgate.core.placement.plugins import (
     node_resources_balanced_allocation,
     node_resources_fit,
     node_unschedulable,
+    node_volume_limits,
     pod_topology_spread,
     priority_sort,
     scheduling_gates,
     taint_toleration,
+    volume_binding,
+    volume_restrictions,
+    volume_zone,
 )
 
 REGISTRY: Final[Mapping[str, PluginFactory]] = {
@@ -43,6 +48,11 @@ REGISTRY: Final[Mapping[str, PluginFactory]] = {
         pod_topology_spread.FACTORY,
         default_binder.FACTORY,
         default_preemption.FACTORY,
+        dynamic_resources.FACTORY,
+        node_volume_limits.FACTORY,
+        volume_binding.FACTORY,
+        volume_restrictions.FACTORY,
+        volume_zone.FACTORY,
         node_declared_features.FACTORY,
     )
 }
