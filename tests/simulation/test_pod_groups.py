@@ -318,6 +318,7 @@ def test_a_failed_pod_is_replaced() -> None:
     held = {each["metadata"]["name"]: bool(each["metadata"].get("finalizers")) for each in world.cluster.objects(PODS)}
     assert held == {"g-0": True, "g-1": False, "g-2": True}
     assert len(the(world, "g")["metadata"]["ownerReferences"]) == 3
+    assert said(world, "OwnerReferencesAdded") == ["Added 1 owner reference(s)"]
     run(world, 90_000)
     assert condition(the(world, "g"), "Finished") == ("True", "Succeeded", "Pods succeeded: 2/2.")
 

@@ -707,8 +707,9 @@ class Job(ApiBranch, frozen=True):
     Jobs of other kinds have their pod sets in `pod_sets` and what of them is done for good in `reclaimable`, by pod
     set; the fields that describe the only pod set of a batch/v1 Job are as by default, and `active` is 1 while pods of
     it may run. `pod_priority_class` is the PriorityClass that the kind names apart from its templates. `injected`: it
-    carries what an admission has injected. `owner` is the object that controls it. `prebuilt` is the name of the
-    Workload that it runs by, where it names one.
+    carries what an admission has injected. `owner` is the object that controls it; where the log does not have that
+    one, `ancestors` are the objects above, nearest first: what controls the owner, what controls that, and so on.
+    `prebuilt` is the name of the Workload that it runs by, where it names one.
 
     `problem` is why no Workload can be made for it as it is: a pod group that is not complete, a TrainJob without its
     runtime. Of a pod group `absent_pods` is how many pods have to be replaced, and `leaving` that all of them are being
@@ -755,6 +756,7 @@ class Job(ApiBranch, frozen=True):
     made_for: str = ""
     group_index: int = 0
     on_hold: bool = False
+    ancestors: tuple[OwnerReference, ...] = ()
 
 
 class ManagedPod(ApiBranch, frozen=True):

@@ -10,7 +10,7 @@ from tests.kube.e2e.seeing import becomes, has, workload_of
 from tests.kube.e2e.test_admission import configured
 from tests.support.waiting import until
 
-from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, JOBS, OF_JOBS, WORKLOADS
+from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, EVENTS, JOBS, OF_JOBS, WORKLOADS, Resource
 from headgate.testing.control_plane.operators import define, find_operator
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
@@ -108,3 +108,51 @@ async def test_a_job_below_one_that_waits_is_suspended(deployment: Deployment) -
             await until(runs)
             found = await deployment.get(JOBS, "train-w-0", team)
             assert found["spec"]["suspend"] is False
+
+
+async def owner(deployment: Deployment, resource: Resource, team: str, name: str) -> Json:
+    """The reference by which an object controls another."""
+    found = await deployment.get(resource, name, team)
+    made = {"apiVersion": resource.api_version, "kind": resource.kind, "name": name, "controller": True}
+    return {**made, "uid": found["metadata"]["uid"]}
+
+
+async def test_owners_are_followed_through_what_names_no_queue(deployment: Deployment) -> None:
+    """Through a ReplicaSet, which the bridge may only read; and no further than Kueue follows them."""
+    team = deployment.fresh("team")
+    sets = msgspec.structs.replace(JOBS, group="apps", plural="replicasets", kind="ReplicaSet")
+    async with deployment.cell(team):
+        queues = furnished(team)
+        queues[2]["spec"]["stopPolicy"] = "Hold"
+        await deployment.apply(*queues)
+        await create(deployment, job(team, "top", run_ms=LONG_MS, cpu="100m"))
+        await workload_of(deployment, team, has("QuotaReserved", "False"))
+        labels = {"matchLabels": {"app": "none"}}
+        template = {"metadata": {"labels": {"app": "none"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        spec = {"replicas": 0, "selector": labels, "template": template}
+        meta = {"name": "between", "namespace": team, "ownerReferences": [await owner(deployment, JOBS, team, "top")]}
+        await create(deployment, {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta, "spec": spec})
+        low = job(team, "low", run_ms=LONG_MS, cpu="100m", suspend=False)
+        low["metadata"]["ownerReferences"] = [await owner(deployment, sets, team, "between")]
+        await create(deployment, low)
+        await becomes(deployment, JOBS, "low", team, lambda found: found["spec"]["suspend"])
+        await workload_of(deployment, team)
+
+        above = "low"
+        for number in range(9):
+            nested = job(team, f"deep-{number}", cpu="100m")
+            nested["metadata"]["labels"] = {}
+            nested["metadata"]["ownerReferences"] = [await owner(deployment, JOBS, team, above)]
+            above = nested["metadata"]["name"]
+            if number == 8:
+                nested["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "main"}
+            await create(deployment, nested)
+
+        async def is_told() -> bool:
+            events = await deployment.all(EVENTS, team)
+            return any(
+                each["reason"] == "JobNestingTooDeep" and each["involvedObject"]["name"] == above for each in events
+            )
+
+        await until(is_told)
+        await workload_of(deployment, team)

@@ -9,6 +9,7 @@ from tests.machines.binder.test_writes import offered, skipped
 from tests.support.logs import TestLog
 
 from headgate.core.machine.contract import MERGE_PATCH, Call, Committed, Completed, Settled
+from headgate.core.workload.owners import TOO_DEEP, TOO_DEEP_MESSAGE
 from headgate.events import effects, facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.configuration import Configuration, RetentionPolicies
@@ -386,6 +387,14 @@ def test_repeated_edits_are_one_event_and_its_series() -> None:
         spec = WorkloadSpec(queue_name="main", pod_sets=(PodSet(count=count),))
         teller.say(BRIDGE, msgspec.structs.replace(observed(), owner=owner, spec=spec))
     assert teller.settle() == (["UpdatedWorkload train"], [2])
+
+
+def test_a_job_that_is_nested_too_deep_is_told_by_that_name() -> None:
+    """A Warning about the job; other problems have one reason in common."""
+    teller = Teller()
+    teller.say(BRIDGE, effects.WorkloadCreateRejected(**JOB, code=422, reason=TOO_DEEP, message=TOO_DEEP_MESSAGE))
+    (event,) = teller.told()
+    assert (event["type"], event["reason"], event["note"]) == ("Warning", "JobNestingTooDeep", TOO_DEEP_MESSAGE)
 
 
 def test_a_conflict_of_names_has_kueues_action() -> None:

@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.machines.ungater.test_decide import BRIDGE, MANAGER, Gate, flavor, job, no_workload, workload
 
 from headgate.core.machine.contract import Completed
+from headgate.core.workload import owners
 from headgate.events import effects, facts
 from headgate.events.configuration import Configuration
 from headgate.events.ids import JobKey, Uid, UnixMs
@@ -62,6 +64,32 @@ def test_a_job_is_looked_at_when_its_parent_ends() -> None:
     assert paths(gate) == []
     gate.say(MANAGER, WorkloadFinished(workload=workload().workload, uid=Uid("w"), reason="Failed", message="m"))
     assert len(paths(gate)) == 1
+
+
+def far_below(**more: Any) -> facts.JobObserved:
+    """The same job, below something that the log does not have, which `train` controls."""
+    above = OwnerReference(api_version="batch/v1", kind="Job", name="train", uid="j")
+    return child(owner="between", uid="b", ancestors=(above,), **more)
+
+
+def test_a_job_far_below_another_one_runs_while_that_is_admitted() -> None:
+    """What is between them need not be in the log."""
+    gate = synced(workload(), far_below())
+    assert len(paths(gate)) == 1
+    gate = synced(workload(), far_below(suspended=True))
+    gate.admit()
+    gate.say(BRIDGE, far_below())
+    assert paths(gate) == []
+    gate.say(MANAGER, WorkloadFinished(workload=workload().workload, uid=Uid("w"), reason="Failed", message="m"))
+    assert len(paths(gate)) == 1
+
+
+def test_what_controls_the_job_in_the_log_counts_and_not_what_was_found_before() -> None:
+    """The owner has got a queue since, and nothing is above it."""
+    between = facts.JobObserved(job=JobKey("batch/Job/team-a/between"), spec=replace(child().spec, uid="b", owner=None))
+    gate = synced(workload(), replace(between, spec=replace(between.spec, queue_name="main")))
+    gate.say(BRIDGE, far_below())
+    assert owners.runs_above(gate.log.state, CHILD, far_below().spec) == between.job
 
 
 def test_before_the_workload_of_its_parent_was_seen_it_is_left_alone() -> None:

@@ -141,6 +141,9 @@ CLUSTER_TRAINING_RUNTIMES: Final = "clustertrainingruntimes"
 OF_TRAIN_JOBS: Final = (CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES)
 """The resources that are watched with TrainJobs: the runtimes that their pod sets follow from."""
 
+_BETWEEN: Final = {("apps", "ReplicaSet"): "replicasets", ("apps", "Deployment"): "deployments"}
+"""The plurals of kinds, by group and kind, that are no jobs themselves, and that owners are followed through."""
+
 _BY_GROUP_KIND: Final[dict[tuple[str, str], JobKind]] = {}
 _BY_RESOURCE: Final[dict[str, JobKind]] = {}
 _BY_GVK: Final[dict[str, JobKind]] = {}
@@ -217,6 +220,22 @@ def of_gvk(gvk: str) -> JobKind | None:
 def owner_key(namespace: str, owner: OwnerReference) -> JobKey:
     """The key of the object that an owner reference in a namespace names, regardless of what runs it."""
     return JobRef(owner.group, owner.kind, namespace, owner.name).key
+
+
+def is_followed(owner: OwnerReference) -> bool:
+    """Whether owners are followed upwards through one: a kind of jobs, enabled or not (Kueue's isKnownOwner)."""
+    return of_owner(owner) is not None or (owner.group, owner.kind) in _BETWEEN
+
+
+def owner_path(namespace: str, owner: OwnerReference) -> str:
+    """
+    The path of an owner that is followed.
+
+    Raises KeyError for any other.
+    """
+    if of_owner(owner) is not None:
+        return path_of(owner_key(namespace, owner))
+    return f"/apis/{owner.api_version}/namespaces/{namespace}/{_BETWEEN[owner.group, owner.kind]}/{owner.name}"
 
 
 def kind_of(key: JobKey) -> JobKind:

@@ -13,7 +13,7 @@ from headgate.core.state.tables import JobRecord, Stage, State, Workload
 from headgate.core.verification.check import NOTHING, ReplayDifference, opens_term
 from headgate.core.verification.marks import JustifiedEffects
 from headgate.core.workload.matching import is_to_run
-from headgate.core.workload.owners import job_key, may_run_below, runs_above, workload_of
+from headgate.core.workload.owners import job_key, may_run_below, owners_of, runs_above, workload_of
 from headgate.core.workload.prebuilt import is_out_of_sync
 from headgate.core.workload.slices import is_elastic
 from headgate.core.workload.stops import PARENT_NOT_ADMITTED, why_stop
@@ -105,8 +105,9 @@ class JobRunCheck:
             case facts.ConfigurationObserved() | facts.ResourceFlavorObserved():
                 yield from self._jobs
             case facts.JobObserved():
-                if event.spec.owner is not None and event.job in self._jobs:
-                    self._below.setdefault(event.spec.owner.uid, {})[event.job] = None
+                above = owners_of(event.spec) if event.job in self._jobs else ()
+                for owner in above:
+                    self._below.setdefault(owner.uid, {})[event.job] = None
                 yield event.job
                 yield from self._below.get(event.spec.uid, ())
             case effects.JobStarted() | effects.JobStartRejected() | effects.JobStopped() | effects.JobStopRejected():

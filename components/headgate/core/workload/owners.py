@@ -15,6 +15,9 @@ a query about it (`workload.owner_gone`). Everything that ends a workload becaus
 An owner is identified by group, kind, namespace, name and uid, all of them: objects of two groups may share the rest.
 """
 
+from collections.abc import Iterator
+from typing import Final
+
 from headgate.core.api import job_kinds
 from headgate.core.api.job_kinds import JobKind
 from headgate.core.api.names import JOB_UID, OWNER_GVK, OWNER_NAME
@@ -24,6 +27,13 @@ from headgate.core.workload.slices import standing
 from headgate.core.workload.variants import is_variant
 from headgate.events.ids import JobKey, JobRef, split_key
 from headgate.events.objects import Job, OwnerReference
+
+OWNERS_MAX: Final = 10
+"""How many owners are followed upwards."""
+TOO_DEEP: Final = "JobNestingTooDeep"
+TOO_DEEP_MESSAGE: Final = (
+    f"Terminated search for Kueue-managed Job because ancestor depth exceeded limit of {OWNERS_MAX}"
+)
 
 
 def is_job(state: State, owner: OwnerReference | None) -> bool:
@@ -84,22 +94,44 @@ def is_gone(state: State, workload: Workload) -> bool:
     return workload.owner_gone and _job_named(state, workload) is not None and job_of(state, workload) is None
 
 
+def owners_of(job: Job) -> tuple[OwnerReference, ...]:
+    """What controls a job, and what is known to be above that, nearest first."""
+    return (job.owner, *job.ancestors) if job.owner is not None else ()
+
+
 def runs_above(state: State, key: JobKey, job: Job) -> JobKey | None:
     """
     The topmost job that controls a job and has a queue: that one runs it, and its own queue name does not count.
 
     None for a job that no other controls (Kueue's FindAncestorJobManagedByKueue).
     """
-    namespace, owner, found = JobRef.parse(key).namespace, job.owner, None
+    unnamed = state.configuration.manage_jobs_without_queue_name
+    found = None
+    for above, record in _above(state, key, job):
+        if record is not None and (unnamed or record.job.queue_name):
+            found = above
+    return found
+
+
+def is_nested_too_deep(state: State, key: JobKey, job: Job) -> bool:
+    """Whether more owners are above a job than are followed."""
+    return sum(1 for _ in _above(state, key, job)) > OWNERS_MAX
+
+
+def _above(state: State, key: JobKey, job: Job) -> Iterator[tuple[JobKey, JobRecord | None]]:
+    """The owners above a job, nearest first, each with its record where it is a job that the state has."""
+    namespace, left = JobRef.parse(key).namespace, owners_of(job)
     seen = {job.uid: None}
-    while owner is not None and is_job(state, owner) and owner.uid not in seen:
+    while left and left[0].uid not in seen:
+        owner, left = left[0], left[1:]
         seen[owner.uid] = None
         above = job_kinds.owner_key(namespace, owner)
-        record = state.jobs.get(above)
-        if record is None or record.job.uid != owner.uid:
-            break
-        found, owner = above, record.job.owner
-    return found
+        record = state.jobs.get(above) if is_job(state, owner) else None
+        if record is not None and record.job.uid == owner.uid:
+            left = owners_of(record.job)
+            yield above, record
+        else:
+            yield above, None
 
 
 def may_run_below(state: State, job: Job, above: JobKey) -> bool:

@@ -36,7 +36,7 @@ from headgate.core.status import event_messages
 from headgate.core.status.event_messages import JOB_KEPT, WORKLOAD_KEPT
 from headgate.core.status.server_side_apply import API_VERSION, Json
 from headgate.core.workload.concurrent_admission import NO_VARIANT, VARIANT_EVICTED
-from headgate.core.workload.owners import is_job, job_key, owner_uid
+from headgate.core.workload.owners import TOO_DEEP, is_job, job_key, owner_uid
 from headgate.core.workload.slices import SLICE_REPLACED
 from headgate.core.workload.stops import NO_MATCHING_WORKLOAD, PARENT_NOT_ADMITTED, WORKLOAD_DELETED, WORKLOAD_EVICTED
 from headgate.core.workload.unadmitted_reasons import shown_reason
@@ -47,7 +47,7 @@ from headgate.events.commit import Position
 from headgate.events.families import OfWorkload
 from headgate.events.ids import JobKey, JobRef, PodKey, UnixMs, WorkloadKey, split_key
 from headgate.events.registry import Event
-from headgate.machines.binder.job_edits import JobEdits
+from headgate.machines.binder.job_edits import OWNERS_ADDED, JobEdits
 from headgate.machines.binder.retention import Deleted
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ class Events:
                     note = f"Created Workload: {event.workload}"
                     yield self._about_job(event.job, event.job_uid, "CreatedWorkload", note, at, at_ms)
             case effects.WorkloadCreateRejected():
-                reason = "WorkloadNameConflict" if event.reason == "WorkloadNameConflict" else "ErrWorkloadCompose"
+                reason = event.reason if event.reason in ("WorkloadNameConflict", TOO_DEEP) else "ErrWorkloadCompose"
                 about = self._about_job(event.job, event.job_uid, reason, event.message, at, at_ms)
                 yield about._replace(type="Warning")
             case effects.PodRemoved():
@@ -389,9 +389,11 @@ class Events:
             case facts.WorkloadObserved():
                 if workload.stage is Stage.RESERVED:
                     yield from self._about_checks(workload, at, at_ms)
-                edit = self._edits.look_at(workload)
+                edit, added = self._edits.look_at(workload)
                 if edit is not None:
                     yield _about_job(edit.job, edit.job_uid, edit.reason, edit.note, at, at_ms)
+                if added:
+                    yield normal(OWNERS_ADDED, f"Added {added} owner reference(s)")
             case decisions.QuotaReserved():
                 if self._told == "all" or event.checks:
                     yield normal("QuotaReserved", event_messages.quota_reserved(workload, event, at_ms))

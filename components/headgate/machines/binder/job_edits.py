@@ -1,9 +1,10 @@
 """
-What the bridge has done to the Workload of an edited job, for Kubernetes Events about the job, as Kueue reports it.
+What the bridge has done to the Workload of an edited job or pod group, for Kubernetes Events, as Kueue reports it.
 
 Both are seen in the facts that follow: a Workload that has other pod sets, another priority class or other admission
 gates than before was given those of its job; one that begins to be deleted, and is none for its job, was deleted to be
-made anew, or was one too many. Kueue reports neither of pods, nor of the slices of elastic jobs.
+made anew, or was one too many. Kueue reports neither of pods, nor of the slices of elastic jobs; of the Workload of a
+pod group it reports how many pods have become its owners since it was made.
 """
 
 from typing import Final, NamedTuple
@@ -19,6 +20,7 @@ from headgate.events.objects import PodSet, PriorityClassRef
 
 UPDATED: Final = "UpdatedWorkload"
 DELETED: Final = "DeletedWorkload"
+OWNERS_ADDED: Final = "OwnerReferencesAdded"
 
 
 class JobEdit(NamedTuple):
@@ -37,6 +39,7 @@ class _Seen(NamedTuple):
     priority_class: PriorityClassRef | None
     gates: str
     deleting: bool
+    owners: tuple[str, ...]
 
 
 class JobEdits:
@@ -46,11 +49,17 @@ class JobEdits:
         self._state = state
         self._seen = {workload.uid: _seen(workload) for workload in state.workloads.values()}
 
-    def look_at(self, workload: Workload) -> JobEdit | None:
-        """What a Workload shows that has just been observed, if it is the first time."""
+    def look_at(self, workload: Workload) -> tuple[JobEdit | None, int]:
+        """
+        What a Workload shows that has just been observed, if it is the first time.
+
+        Beside what is to be reported of its job, how many pods have become its owners since it was seen last.
+        """
         before, now = self._seen.get(workload.uid), _seen(workload)
         self._seen[workload.uid] = now
-        return self._edit(workload, before, now) if before is not None and before != now else None
+        if before is None or before == now:
+            return None, 0
+        return self._edit(workload, before, now), len(frozenset(now.owners) - frozenset(before.owners))
 
     def forget(self, uid: Uid) -> None:
         """A Workload was deleted."""
@@ -87,4 +96,5 @@ def _seen(workload: Workload) -> _Seen:
         workload.spec.priority_class_ref,
         workload.annotations.get(GATED_BY, ""),
         workload.deleting,
+        workload.group_owners,
     )

@@ -31,7 +31,7 @@ Objects that cannot be parsed are kept in `problems` for the process to log; the
 # Over 400 lines: the machine: one handler for each kind of stimulus and event, over the same tables of what waits.
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -95,7 +95,7 @@ from headgate.machines.informer_bridge.pod_jobs import PodJobs
 from headgate.machines.informer_bridge.prebuilt_workloads import PrebuiltWorkloads
 from headgate.machines.informer_bridge.priority_followers import PriorityFollowers
 from headgate.machines.informer_bridge.reconfiguring import CONFIGURATIONS, changed_configuration
-from headgate.machines.informer_bridge.stray_jobs import stray_below
+from headgate.machines.informer_bridge.stray_jobs import must_stop, running_below
 from headgate.machines.informer_bridge.training_runtimes import TRAIN_JOBS, UNMARKED, TrainingRuntimes
 from headgate.machines.informer_bridge.variant_maker import VariantMaker
 from headgate.machines.informer_bridge.workload_updates import WorkloadUpdates
@@ -195,6 +195,10 @@ class InformerBridge:
         self._variants = VariantMaker(state)
         self._priorities = PriorityFollowers(state)
         self._parents = Parents(state)
+        self._held: dict[JobKey, bytes] = {}
+        """The JSON of jobs without a queue that run, as long as it is not known what is above them."""
+        self._released: list[JobKey] = []
+        """Those of them that need not wait any more."""
         self._prebuilt = PrebuiltWorkloads(state)
         self._updates = WorkloadUpdates(state, self._whole, self._priorities.expect)
         self._pod_jobs = PodJobs(state, effective)
@@ -319,9 +323,6 @@ class InformerBridge:
             self._pod_jobs.settle(calls)
         events: list[Event] = []
         self._take_beginnings(events)
-        effects_now = self._effects[: FACTS_MAX - len(events)]
-        del self._effects[: len(effects_now)]
-        events += effects_now
         known = len(events)
         self._sum_foreign_pods()
         self._take_facts(events)
@@ -333,6 +334,9 @@ class InformerBridge:
         if self._has_shown(*self._jobs_at, PODS) and len(events) == known:
             # All observed Jobs are in the state; otherwise they will be when these facts are folded.
             self._absent_owners.settle(calls)
+        if self._has_shown(*self._jobs_at):
+            self._parents.settle(calls)
+        self._take_effects(events)
         resources: tuple[str, ...] = ()
         if not self.synced and self._all_is_appended():
             self.synced = True
@@ -353,13 +357,20 @@ class InformerBridge:
         return self.state.synced and self._has_shown(*_TO_COMPOSE, *self._jobs_at)
 
     def _take_beginnings(self, events: list[Event]) -> None:
-        """Append what a log lacks of its cell and of the configuration, before all decisions that depend on them."""
+        """Append what a log lacks of its cell and of the configuration before all that depends on them."""
         if self.founding is not None and self.state.identity is None:
             events.append(self.founding)
         if self._configuration is not None and self._is_news(self._configuration):
             events.append(self._configuration)
             marked = self.state.resource_versions
             events += (quarantine.shown_again(each) for each in self.listed_anew() if each in marked)
+        self._take_effects(events)
+
+    def _take_effects(self, events: list[Event]) -> None:
+        """Append what has become of calls, and what was found out, as far as there is room."""
+        taken = self._effects[: max(0, FACTS_MAX - len(events))]
+        del self._effects[: len(taken)]
+        events += taken
 
     def _wake_ms(self) -> UnixMs | None:
         """When something about pods is due that is not yet; None when there is nothing."""
@@ -436,10 +447,7 @@ class InformerBridge:
 
     def _take_facts(self, events: list[Event]) -> None:
         """Move changes from the waiting objects into a commit, until it is full. Earlier effects count as well."""
-        while self._not_run and len(events) < FACTS_MAX:
-            dropped = self._not_run.popitem(last=False)[0]
-            if dropped in self.state.jobs:
-                events.append(facts.JobDeleted(job=dropped, uid=Uid(self.state.jobs[dropped].job.uid)))
+        self._take_not_run(events)
         for resource in self.resources:
             waiting = self._waiting[resource]
             if not waiting:
@@ -456,6 +464,15 @@ class InformerBridge:
                     events.append(self._numbered(fact, len(events) + 1))
             if waiting:
                 return
+        if self._release_held():
+            self._take_facts(events)
+
+    def _take_not_run(self, events: list[Event]) -> None:
+        """Drop the jobs of kinds that are enabled no longer."""
+        while self._not_run and len(events) < FACTS_MAX:
+            dropped = self._not_run.popitem(last=False)[0]
+            if dropped in self.state.jobs:
+                events.append(facts.JobDeleted(job=dropped, uid=Uid(self.state.jobs[dropped].job.uid)))
 
     def _numbered(self, fact: facts.Fact, place: int) -> facts.Fact:
         """A fact about a Job or a Workload that appears contains its place in the commit."""
@@ -475,6 +492,7 @@ class InformerBridge:
             for job, again in self._runtimes.observe(resource, key, raw).items():
                 self._waiting[TRAIN_JOBS].setdefault(job, again)
             return None
+        self._held.pop(JobKey(key), None)
         if self.state.quarantine and self._is_left_alone(resource, key, raw):
             return None
         if raw == _GONE:
@@ -494,11 +512,22 @@ class InformerBridge:
         if resource == PODS:
             return self._pod_fact(seen.fact, PodKey(key), raw)
         if seen.fact is None:
-            self._look_at(self._parents.passed_over(seen.uid))
+            self._go_on(self._parents.passed_over(seen.uid, raw))
             self._forget(resource, key)
-            stray = stray_below(self.state, resource, raw)
-            return diff.deleted(self.state, resource, key) if stray is None else diff.news(self.state, stray)
+            return self._stray_fact(resource, key, raw) or diff.deleted(self.state, resource, key)
         return diff.news(self.state, self._as_logged(seen.fact))
+
+    def _stray_fact(self, resource: str, key: str, raw: bytes) -> facts.Fact | None:
+        """The fact about a job without a queue, if it must not run and the log does not have it like that."""
+        fact = running_below(self.state, resource, raw)
+        if fact is None:
+            return None
+        above = self._parents.above(fact.job, fact.spec)
+        if above is None:
+            self._held[JobKey(key)] = raw
+            return None
+        fact = msgspec.structs.replace(fact, spec=msgspec.structs.replace(fact.spec, ancestors=above))
+        return diff.news(self.state, fact) if must_stop(self.state, fact) else None
 
     def _forget(self, resource: str, key: str) -> None:
         """Drop what is kept beside the log of an object that is gone, unreadable or irrelevant."""
@@ -522,9 +551,13 @@ class InformerBridge:
         A fact as the log gets it.
 
         Without what is written here: the PodsReady condition of the Workload of a job that is run here. A TrainJob has
-        the pod sets that it runs with.
+        the pod sets that it runs with, and a job what was found above its owner.
         """
         if isinstance(fact, facts.JobObserved):
+            record = self.state.jobs.get(fact.job)
+            if record is not None and (record.job.uid, record.job.owner) == (fact.spec.uid, fact.spec.owner):
+                spec = msgspec.structs.replace(fact.spec, ancestors=record.job.ancestors)
+                fact = msgspec.structs.replace(fact, spec=spec)
             return self._runtimes.as_started(fact)
         if isinstance(fact, facts.WorkloadObserved) and job_kinds.of_owner(fact.owner) in self._kinds:
             return msgspec.structs.replace(fact, pods_ready=None)
@@ -585,7 +618,7 @@ class InformerBridge:
     ) -> None:
         match event:
             case facts.JobObserved():
-                self._look_at(self._parents.shown(event.spec.uid))
+                self._go_on(self._parents.shown(event.spec.uid))
                 self._look_at((event.job,))
             case facts.JobDeleted():
                 # A pod group of the same name has the same uid.
@@ -644,6 +677,20 @@ class InformerBridge:
         for key in jobs:
             self._jobs[key] = None
 
+    def _go_on(self, jobs: Mapping[JobKey, None]) -> None:
+        """Have jobs examined that need not wait for their parents any more, those without a queue by their objects."""
+        self._look_at(jobs)
+        self._released += (key for key in jobs if key in self._held)
+
+    def _release_held(self) -> bool:
+        """Read the objects of jobs again that need not wait any more, unless newer ones wait; whether there are any."""
+        released, self._released = self._released, []
+        for key in released:
+            raw = self._held.pop(key, None)
+            if raw is not None:
+                self._waiting[job_kinds.kind_of(key).resource].setdefault(key, raw)
+        return bool(released)
+
     # --- calls -----------------------------------------------------------------------------------------------------
 
     def _create_workloads(self, calls: list[Command]) -> None:
@@ -669,7 +716,7 @@ class InformerBridge:
         if is_set(key):
             self._look_at(each for each in self._pod_jobs.groups_of(key) if self._lacks_workload(each))
             return
-        if record is None or not self._needs_workload(key, record) or self._parents.is_awaited(key, record.job, calls):
+        if record is None or not self._needs_workload(key, record) or not self._knows_parents(key, record.job):
             return
         creation = _Creation(key, Uid(record.job.uid), workload_key(self.state.configuration, key, record.job))
         call_id = _creation_id(creation.job, creation.job_uid)
@@ -699,11 +746,23 @@ class InformerBridge:
         path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{JobRef.parse(key).namespace}/workloads"
         calls.append(Call(id=call_id, method="POST", path=path, body=body, lane=key))
 
+    def _knows_parents(self, key: JobKey, job: Job) -> bool:
+        """Whether the state has the owners above a job, or above the set of a group. They are a part of its fact."""
+        if job.made_for:
+            made_for = self.state.jobs.get(JobKey(job.made_for))
+            return made_for is not None and self._knows_parents(JobKey(job.made_for), made_for.job)
+        above = self._parents.above(key, job)
+        if above is not None and above != job.ancestors:
+            self._effects.append(facts.JobObserved(job=key, spec=msgspec.structs.replace(job, ancestors=above)))
+        return above == job.ancestors
+
     def _lacks_workload(self, group: JobKey) -> bool:
         return owners.workload_of(self.state, group, pod_jobs.group_uid(group)) is None
 
     def _problem(self, key: JobKey, record: JobRecord, workload: WorkloadKey) -> tuple[str, str] | None:
         """Reason and message where a Job cannot get a Workload as it is: a pod group that is not complete, for one."""
+        if owners.is_nested_too_deep(self.state, key, record.job):
+            return owners.TOO_DEEP, owners.TOO_DEEP_MESSAGE
         if record.job.problem:
             return _COMPOSE_ERROR, record.job.problem
         if self._prebuilt.is_missing(key, record.job):
@@ -777,7 +836,9 @@ class InformerBridge:
         if not job.queue_name and not self.state.configuration.manage_jobs_without_queue_name:
             # It is in the log because it runs below another one that is not admitted.
             return False
-        if not self._is_managed(JobRef.parse(key).namespace) or owners.runs_above(self.state, key, job) is not None:
+        if not self._is_managed(JobRef.parse(key).namespace):
+            return False
+        if owners.runs_above(self.state, key, job) and not owners.is_nested_too_deep(self.state, key, job):
             return False
         if job.finished is not None or job.deleting or uid in self._created:
             return False
@@ -830,7 +891,7 @@ class InformerBridge:
         refused = self._prebuilt.on_completed(completed)
         if refused is not None:
             self._refuse_claim(*refused, completed)
-        self._look_at(self._parents.on_completed(completed))
+        self._go_on(self._parents.on_completed(completed))
         reading = self._reading.pop(completed.call_id, None)
         if reading is not None:
             self._on_job_read(reading, completed)
