@@ -120,3 +120,27 @@ def test_updates_by_headgate_itself_are_left_alone() -> None:
     patch = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "third"}}}
     moved = at.request("PATCH", f"{JOBS}/a", {"fieldManager": "kubectl"}, patch, "application/merge-patch+json")
     assert (moved.status, "vjob.kb.io" in moved.json()["message"]) == (403, True)
+
+
+def test_a_manifest_is_applied_again_without_conflict_unless_it_suspends_a_job_that_headgate_has_started() -> None:
+    """What the rules set is nobody's, and then Headgate's: only a manifest that says otherwise is in conflict."""
+    at = cluster()
+
+    def apply(manifest: Json) -> tuple[int, Json]:
+        path = f"{JOBS}/{manifest['metadata']['name']}"
+        sent = copy.deepcopy(manifest)
+        answer = at.request("PATCH", path, {"fieldManager": "kubectl"}, sent, "application/apply-patch+yaml")
+        return answer.status, answer.json()
+
+    plain, says = job("plain", labels=QUEUE), job("says", labels=QUEUE)
+    says["spec"] = {**says["spec"], "suspend": True}
+    for manifest in (plain, says):
+        status, made = apply(manifest)
+        assert (status, made["spec"]["suspend"]) == (201, True)
+        path, patch = f"{JOBS}/{made['metadata']['name']}", {"spec": {"suspend": False}}
+        at.request("PATCH", path, {"fieldManager": "headgate"}, patch, "application/merge-patch+json")
+    status, again = apply(plain)
+    assert (status, again["spec"]["suspend"]) == (200, False)
+    status, refused = apply(says)
+    assert (status, [each["field"] for each in refused["details"]["causes"]]) == (409, [".spec.suspend"])
+    assert 'conflict with "headgate"' in refused["message"]

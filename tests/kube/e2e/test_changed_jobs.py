@@ -2,20 +2,25 @@
 
 from typing import Any
 
+import msgspec
 import pytest
-from tests.kube.e2e.cells import Deployment, Json
+from tests.kube.e2e.cells import NAMESPACE, Deployment, Json
 from tests.kube.e2e.objects import condition, flavor, furnished, job
 from tests.kube.e2e.seeing import becomes, has, workload_of
 from tests.kube.e2e.test_admission import of_class, priority, runs, small, waits, workload_of_job
+from tests.kube.policies import in_effect
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import Propagation
 from headgate.adapters.kubernetes.resources import (
     CLUSTER_QUEUES,
     JOBS,
+    PODS,
     WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
 )
+from headgate.core.admission.settings import AdmissionSettings
+from headgate.processes.webhook.installing import Way, objects
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
 
@@ -180,3 +185,48 @@ async def test_the_resources_of_a_waiting_job_may_be_lowered_until_it_fits(deplo
         workload = await workload_of(deployment, team)
         (assignment,) = workload["status"]["admission"]["podSetAssignments"]
         assert assignment["resourceUsage"]["cpu"] == "200m"
+
+
+async def test_a_manifest_is_applied_again_without_conflict_unless_it_suspends_the_job(deployment: Deployment) -> None:
+    """
+    As with Kueue: what the rules of admission set is nobody's, and Headgate's from the start of the job on.
+
+    A manifest that says `suspend: true` is in conflict then. Whoever forces it has the pods restarted.
+    """
+    team = deployment.fresh("team")
+    rules = objects(Way.POLICY, AdmissionSettings(), namespace=NAMESPACE, service="", secret="")
+
+    async def apply(manifest: Json, *flags: str) -> str:
+        done = await deployment.plane.kubectl(
+            "apply", "--server-side", *flags, "-f", "-", stdin=msgspec.json.encode(manifest).decode(), check=False
+        )
+        return done.stderr
+
+    async def pod_of(name: str) -> str:
+        (pod,) = (each for each in await deployment.all(PODS, team) if each["metadata"]["labels"]["job-name"] == name)
+        uid: str = pod["metadata"]["uid"]
+        return uid
+
+    async with in_effect(deployment.client, rules), deployment.cell(team):
+        await deployment.apply(*furnished(team))
+        plain, says = small(team, "plain"), small(team, "says")
+        del plain["spec"]["suspend"]
+        pods = {}
+        for manifest in (plain, says):
+            assert await apply(manifest) == ""
+            name = manifest["metadata"]["name"]
+            await runs(deployment, team, name)
+            pods[name] = await pod_of(name)
+        assert await apply(plain) == ""
+        assert 'conflict with "headgate" using batch/v1: .spec.suspend' in await apply(says)
+        for name, before in pods.items():
+            await runs(deployment, team, name)
+            assert await pod_of(name) == before
+        assert await apply(says, "--force-conflicts") == ""
+
+        async def is_replaced() -> bool:
+            found = [each["metadata"] for each in await deployment.all(PODS, team)]
+            return any(each["labels"]["job-name"] == "says" and each["uid"] != pods["says"] for each in found)
+
+        await until(is_replaced)
+        await runs(deployment, team, "says")
