@@ -70,6 +70,7 @@ class Changes:
         self._assumed: dict[str, Pod] = {}
         for manifest in scenario.objects:
             self.objects.put(manifest)
+        self._there_before = {pod.key: None for pod in self.objects.cluster.pods.values() if pod.node_name}
 
     @property
     def queue(self) -> AskingQueue:
@@ -89,9 +90,10 @@ class Changes:
             if not pod.node_name and queue.is_ours(pod):
                 queue.add(pod, self.now_ms)
 
-    def is_there(self, pod: str) -> bool:
-        """Whether a pod exists."""
-        return self.objects.get("Pod", pod) is not None
+    def bound(self) -> dict[str, str]:
+        """The nodes of the pods that have one, by pod, without those that had one at the start."""
+        pods = sorted(self.objects.cluster.pods.values(), key=lambda each: each.key)
+        return {each.key: each.node_name for each in pods if each.node_name and each.key not in self._there_before}
 
     def step(self, step: Json) -> None:
         """Record a step of this second."""

@@ -48,7 +48,6 @@ class Run:
         self._changes.begin(self._queue)
         self._scan_start = 0
         self._next_action = 0
-        self._placed: dict[str, str] = {}
         self._messages: dict[str, str] = {}
 
     def outcome(self) -> Json:
@@ -129,7 +128,6 @@ class Run:
         left = framework.binding.pre_bind(made.cycle, node)
         assert left.status.is_success, f"{pod.key}: {left.status.message}"
         self._changes.bind(pod.key, made.node)
-        self._placed[pod.key] = made.node
 
     def _write(self, write: Write) -> None:
         """What an object is to have before the pod is bound is written, and answered."""
@@ -167,7 +165,7 @@ class Run:
             "profiles": told_profiles(self.profiles),
             "steps": self._changes.steps,
             "stop": stop,
-            "bound": {pod: node for pod, node in sorted(self._placed.items()) if self._changes.is_there(pod)},
+            "bound": self._changes.bound(),
             "pending": pending,
         }
 
