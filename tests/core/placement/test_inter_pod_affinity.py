@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tests.support import placing_by_iteration as definition
 from tests.support.placing import (
     AFFINITY_PROBES,
+    HOSTNAME,
     Asked,
     Change,
     Json,
@@ -71,6 +72,23 @@ def test_counts_follow_every_change(cluster: Cluster, manifest: Json, events: li
         apply(cluster, event)
     for each in (*AFFINITY_PROBES, manifest):
         assert_as_defined(cluster, each, DEFAULTS)
+
+
+def test_terms_of_other_pods_follow_the_labels_of_the_namespace() -> None:
+    """A pod keeps others off by the labels that their namespace has now."""
+    cluster = Cluster()
+    apply(cluster, ("node", {"metadata": {"name": "n", "labels": {HOSTNAME: "n"}}}))
+    term = {"topologyKey": HOSTNAME, "labelSelector": {}, "namespaceSelector": {"matchLabels": {"team": "red"}}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    metadata = {"name": "p", "namespace": "two", "uid": "p"}
+    apply(cluster, ("pod", {"metadata": metadata, "spec": {"nodeName": "n", "affinity": affinity}}))
+    pod = {"metadata": {"name": "q", "namespace": "one", "uid": "q"}, "spec": {}}
+    skips = []
+    for team in ("red", "blue", "red"):
+        apply(cluster, ("object", ("Namespace", {"metadata": {"name": "one", "labels": {"team": team}}})))
+        skips.append(Asked(cluster, NAME, pod, DEFAULTS).skips)
+        assert_as_defined(cluster, pod, DEFAULTS)
+    assert skips == [False, True, False]
 
 
 term_lists = st.fixed_dictionaries(

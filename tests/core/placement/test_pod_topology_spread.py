@@ -95,6 +95,22 @@ def test_counts_follow_every_change(cluster: Cluster, manifest: Json, events: li
         assert_as_defined(cluster, each, LIST)
 
 
+def test_nodes_without_a_zone_are_in_one_domain_with_those_whose_zone_is_empty() -> None:
+    """By the defaults of the system, which require no labels."""
+    cluster = Cluster()
+    for name, labels in (("blank", {ZONE: ""}), ("without", {}), ("east", {ZONE: "east"})):
+        apply(cluster, ("node", {"metadata": {"name": name, "labels": labels}}))
+    service = {"metadata": {"name": "s", "namespace": "one"}, "spec": {"selector": {"app": "a"}}}
+    apply(cluster, ("object", ("Service", service)))
+    pod = {"metadata": {"name": "p", "namespace": "one", "uid": "p", "labels": {"app": "a"}}, "spec": {}}
+    for number in range(2):
+        apply(cluster, ("pod", named(pod, f"p-{number}") | {"spec": {"nodeName": "without"}}))
+    scores = Asked(cluster, NAME, pod, SYSTEM).scores(["blank", "without", "east"])
+    # Two domains weigh log(4): 2 pods are 2.77, and the skew of 5 adds 4. What has no zone gets nothing.
+    assert scores == ([7, 0, 4], [0, 100, 42])
+    assert_as_defined(cluster, pod, SYSTEM)
+
+
 def is_plain(constraint: Json) -> bool:
     """Whether a constraint is hard and selects pods by something."""
     selector = constraint.get("labelSelector", {"matchLabels": "none at all"})

@@ -6,6 +6,7 @@ Source: pkg/scheduler/framework/plugins/interpodaffinity. Counts come from the i
 """
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -170,7 +171,7 @@ class InterPodAffinity:
         nodes = Action.ADD | Action.UPDATE_NODE_LABEL
         return (
             EventHint(Resource.POD, pods, after_pod_change),
-            EventHint(Resource.NODE, nodes, after_node_change),
+            EventHint(Resource.NODE, nodes, after_node_change, key=attrgetter("number")),
         )
 
     # --- filter ----------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ Source: pkg/scheduler/framework/plugins/podtopologyspread. Counts come from the 
 
 from collections.abc import Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -133,7 +134,7 @@ class PodTopologySpread:
         nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         return (
             EventHint(Resource.POD, pods, partial(after_pod_change, self._reader)),
-            EventHint(Resource.NODE, nodes, partial(after_node_change, self._reader)),
+            EventHint(Resource.NODE, nodes, partial(after_node_change, self._reader), key=attrgetter("number")),
         )
 
     # --- filter ----------------------------------------------------------------------------------------------------
