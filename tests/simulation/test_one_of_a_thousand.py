@@ -72,7 +72,7 @@ PLANTS: dict[str, Plant] = {
     "fold: finished": partial(in_fold, WorkloadFinished),
     "fold: its Job": partial(in_fold, JobObserved),
     "informer bridge: what it reads": lambda name: swapped(
-        bridge, "read", raises_if(lambda resource, raw: resource == "workloads" and f"job-{name}-".encode() in raw)
+        bridge, "read", raises_if(lambda resource, raw, *_: resource == "workloads" and f"job-{name}-".encode() in raw)
     ),
     "informer bridge: what it notes": partial(in_noting, bridge.InformerBridge, "_on_event"),
     "queue manager: what it decides": partial(over, manager, "steps"),
