@@ -149,8 +149,8 @@ def _is_identical(policy: str | None, one: Json, other: Json) -> bool:
     return containers and all(_same(first.get(field), second.get(field)) for field in _SCHEDULING)
 
 
-def _requests(containers: list[Json] | None) -> list[tuple[Json]]:
-    return [((each.get("resources") or {}).get("requests") or {},) for each in containers or ()]
+def _requests(containers: list[Json] | None) -> list[Json]:
+    return [{"requests": (each.get("resources") or {}).get("requests") or {}} for each in containers or ()]
 
 
 _QUANTITIES: Final = frozenset({"requests", "limits", "overhead"})
@@ -163,17 +163,14 @@ def _same(one: Any, other: Any) -> bool:
 
 def _normal(value: Any, *, quantities: bool = False) -> Any:
     if isinstance(value, dict):
-        kept = {key: _normal(each, quantities=key in _QUANTITIES) for key, each in value.items()}
-        if quantities:
-            kept = {key: _quantity(each) for key, each in value.items()}
+        kept = {
+            key: _quantity(each) if quantities else _normal(each, quantities=key in _QUANTITIES)
+            for key, each in value.items()
+        }
         return {key: each for key, each in kept.items() if each is not None} or None
-    if isinstance(value, list | tuple):
-        return [_normal(each) if not isinstance(each, tuple) else _requested(each) for each in value] or None
+    if isinstance(value, list):
+        return [_normal(each) for each in value] or None
     return value
-
-
-def _requested(container: tuple[Json]) -> Any:
-    return _normal(container[0], quantities=True)
 
 
 def _quantity(value: Any) -> Any:
