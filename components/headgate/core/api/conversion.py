@@ -24,10 +24,11 @@ OLD_FIELDS: Mapping[str, tuple[bytes, ...]] = {
 }
 """Bytes in the JSON of every object of a kind that has v1beta1 fields, and occasionally in others."""
 
-_CLASS_SOURCES: Mapping[str, tuple[str, str]] = {
+CLASS_SOURCES: Mapping[str, tuple[str, str]] = {
     f"{GROUP}/workloadpriorityclass": (GROUP, "WorkloadPriorityClass"),
     "scheduling.k8s.io/priorityclass": ("scheduling.k8s.io", "PriorityClass"),
 }
+"""Group and kind of a priority class by `priorityClassSource` of v1beta1."""
 
 
 class VersionError(ValueError):
@@ -127,10 +128,10 @@ def _workload(manifest: JsonObject) -> None:
     spec, status = _part(manifest, "spec"), _part(manifest, "status")
     name, source = spec.pop("priorityClassName", None), spec.pop("priorityClassSource", None)
     if source:
-        if source not in _CLASS_SOURCES:
-            why = f"{source!r} is not known: write {' or '.join(sorted(_CLASS_SOURCES))}"
+        if source not in CLASS_SOURCES:
+            why = f"{source!r} is not known: write {' or '.join(sorted(CLASS_SOURCES))}"
             raise VersionError("spec.priorityClassSource", why)
-        group, kind = _CLASS_SOURCES[source]
+        group, kind = CLASS_SOURCES[source]
         if name:
             spec.setdefault("priorityClassRef", {"group": group, "kind": kind, "name": name})
     past_s = status.pop("accumulatedPastExexcutionTimeSeconds", None)

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.core.api.conversion import GROUP, V1BETA1, V1BETA2, VersionError, renew
+from headgate.core.api.conversion import CLASS_SOURCES, V1BETA1, V1BETA2, VersionError, renew
 from headgate.core.topology.assignments import Domain, Placement, expand
 from headgate.core.topology.encoding import compressed
 from headgate.events.objects import TopologyAssignment
@@ -33,10 +33,7 @@ JsonObject = dict[str, Any]
 KEPT: Final = "headgate.dev/v1beta1"
 """The annotation of v1beta2 objects with what only v1beta1 can express: a JSON object of values by path."""
 
-_CLASS_REFERENCES: Final[Mapping[tuple[str, str], str]] = {
-    (GROUP, "WorkloadPriorityClass"): f"{GROUP}/workloadpriorityclass",
-    ("scheduling.k8s.io", "PriorityClass"): "scheduling.k8s.io/priorityclass",
-}
+_CLASS_REFERENCES: Final = {reference: source for source, reference in CLASS_SOURCES.items()}
 
 _ONLY_V1BETA1: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "AdmissionCheck": (("spec.retryDelayMinutes",),),
