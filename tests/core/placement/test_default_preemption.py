@@ -41,6 +41,8 @@ PODS = st.fixed_dictionaries(
         "app": st.sampled_from(["a", "b", "c"]),
         "started": st.none() | st.integers(0, 3),
         "port": st.integers(0, 4).map(lambda drawn: drawn == 0),
+        "away": st.sampled_from(["", "", "", "zone", "kubernetes.io/hostname"]),
+        "spread": st.sampled_from(["", "", "", "zone", "kubernetes.io/hostname"]),
     }
 )
 NODES = st.fixed_dictionaries(
@@ -69,6 +71,13 @@ CLUSTERS = st.fixed_dictionaries({"nodes": st.lists(NODES, min_size=1, max_size=
 def manifest(name: str, drawn: Any, **spec: Any) -> Any:
     requests = {"cpu": str(drawn["cpu"]), "memory": str(drawn["memory"])}
     ports = [{"hostPort": 80}] if drawn["port"] else []
+    selector = {"matchLabels": {"app": drawn["app"]}}
+    if drawn["away"]:
+        term = {"labelSelector": selector, "topologyKey": drawn["away"]}
+        spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    if drawn["spread"]:
+        constraint = {"maxSkew": 1, "topologyKey": drawn["spread"], "whenUnsatisfiable": "DoNotSchedule"}
+        spec["topologySpreadConstraints"] = [{**constraint, "labelSelector": selector}]
     status = {} if drawn["started"] is None else {"startTime": f"2026-01-01T00:00:0{drawn['started']}Z"}
     return {
         "metadata": {"name": name, "namespace": "a", "uid": name, "labels": {"app": drawn["app"]}},
@@ -90,10 +99,15 @@ class Drawn:
         for number, node in enumerate(drawn["nodes"]):
             name = f"n{number}"
             allocatable = {resource: str(node[resource]) for resource in ("cpu", "memory", "pods")}
+            labels = {"zone": f"z{number % 2}", "kubernetes.io/hostname": name}
             taints = [{"key": "k", "effect": "NoSchedule"}] if node["tainted"] else []
             self.cluster.set_node(
                 read(
-                    {"metadata": {"name": name}, "spec": {"taints": taints}, "status": {"allocatable": allocatable}},
+                    {
+                        "metadata": {"name": name, "labels": labels},
+                        "spec": {"taints": taints},
+                        "status": {"allocatable": allocatable},
+                    },
                     NodeObject,
                 )
             )
@@ -290,16 +304,13 @@ def test_arguments_that_the_kube_scheduler_refuses_are_refused(arguments: Any) -
         read_profiles({**document, "profiles": [profile]}, REGISTRY)
 
 
+PLAIN: Any = {"cpu": 1, "memory": 0, "started": None, "port": False, "away": "", "spread": ""}
+ROOM: Any = {"cpu": 1, "memory": 1, "pods": 5, "tainted": False, "nominated": []}
 FULL: Any = {
-    "nodes": [
-        {
-            "cpu": 1, "memory": 1, "pods": 5, "tainted": False, "nominated": [],
-            "on": [{"priority": 0, "cpu": 1, "memory": 0, "app": "a", "started": 0, "port": False}],
-        }
-    ],
+    "nodes": [{**ROOM, "on": [{**PLAIN, "priority": 0, "app": "a", "started": 0}]}],
     "budgets": [],
-    "pod": {"priority": 1, "cpu": 1, "memory": 0, "app": "b", "started": None, "port": False},
-}  # fmt: skip
+    "pod": {**PLAIN, "priority": 1, "app": "b"},
+}
 
 
 def test_a_pod_that_must_not_preempt_does_not() -> None:
@@ -327,7 +338,7 @@ def test_a_pod_waits_for_the_victims_that_it_has() -> None:
 
 def test_pods_of_lower_priority_lose_their_nomination_to_the_node() -> None:
     """They may no longer fit there, and look for another node."""
-    lower = {"priority": 0, "cpu": 0, "memory": 0, "app": "c", "started": None, "port": False}
+    lower = {**PLAIN, "priority": 0, "cpu": 0, "app": "c"}
     state = Drawn({**FULL, "nodes": [{**FULL["nodes"][0], "nominated": [lower]}]})
     answer = state.tried().post_filtered
     assert (answer.nominated, answer.victims, answer.unnominated) == ("n0", ("a/e0-0",), ("a/w0",))

@@ -200,6 +200,11 @@ class InterPodAffinity:
         """The neighbours without a pod of the node."""
         return state.with_pods(cycle, removed, node, -1)
 
+    def is_eased(self, cycle: Cycle) -> bool:
+        """Unless the pod has to be near others."""
+        state: Neighbours | None = cycle.filter_states.get(NAME)
+        return state is not None and not state.near
+
     def filter(self, cycle: Cycle, node: NodeInfo) -> Status:
         """Whether the pod is near those it has to be near to, away from the others, and they from it."""
         state: Neighbours = cycle.filter_states[NAME]

@@ -156,6 +156,10 @@ class PodTopologySpread:
         """The spread without a pod of the node."""
         return _with_pods(cycle, state, removed, node, -1)
 
+    def is_eased(self, cycle: Cycle) -> bool:  # noqa: ARG002 - any pod
+        """A domain with fewer pods is no further above the least one."""
+        return True
+
     def filter(self, cycle: Cycle, node: NodeInfo) -> Status:
         """Whether no constraint would be skewed too much, with the pod on the node."""
         state: State = cycle.filter_states[NAME]

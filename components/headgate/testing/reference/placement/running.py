@@ -123,8 +123,12 @@ class Run:
         self._changes.assume(pod.key)
         for assumed in reserved.assumed:
             framework.cluster.put(assumed.kind, assumed.key, assumed.object)
-        for write in framework.binding.pre_bind(made.cycle, node).writes:
+        writes = framework.binding.pre_bind(made.cycle, node).writes
+        for write in writes:
             self._write(write)
+        if writes and pod.nominated_node_name != made.node:
+            # While it is being prepared, others can see where the pod is expected.
+            self._changes.nominate(pod.key, made.node)
         left = framework.binding.pre_bind(made.cycle, node)
         assert left.status.is_success, f"{pod.key}: {left.status.message}"
         self._changes.bind(pod.key, made.node)
