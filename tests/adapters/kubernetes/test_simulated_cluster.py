@@ -109,6 +109,16 @@ async def test_the_verbs_do_what_they_say(client):
     assert caught.value.is_not_found
 
 
+async def test_what_is_not_there_is_found_to_be_none_and_a_path_that_leads_nowhere_is_an_error(client):
+    """A kind whose definition is missing says nothing about its objects."""
+    assert await client.find(PODS, "none", "default") is None
+    assert msgspec.json.decode(await client.find(NAMESPACES, "default"))["metadata"]["name"] == "default"
+    unserved = msgspec.structs.replace(PODS, group="example.com", version="v1")
+    with pytest.raises(ApiError) as caught:
+        await client.find(unserved, "none", "default")
+    assert caught.value.is_unserved
+
+
 async def test_apply_owns_fields_and_can_take_them(client):
     """Two managers conflict over a field until one of them forces."""
     mine = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a", "labels": {"x": "1"}}}

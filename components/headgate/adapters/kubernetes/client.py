@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.adapters.kubernetes.errors import KubernetesError, api_error
+from headgate.adapters.kubernetes.errors import ApiError, KubernetesError, api_error
 from headgate.adapters.kubernetes.resources import PODS, Resource
 from headgate.adapters.kubernetes.retry import RateLimiter
 from headgate.adapters.kubernetes.transport import NO_QUERY, Transport
@@ -123,6 +123,15 @@ class KubeClient:
     ) -> bytes:
         """One object."""
         return await self.request("GET", resource.path(namespace=namespace, name=name, subresource=subresource))
+
+    async def find(self, resource: Resource, name: str, namespace: str | None = None) -> bytes | None:
+        """One object; None when the API says that there is none. A path that leads nowhere raises ApiError."""
+        try:
+            return await self.get(resource, name, namespace)
+        except ApiError as error:
+            if error.is_not_found and not error.is_unserved:
+                return None
+            raise
 
     async def page(
         self,

@@ -252,12 +252,8 @@ async def _all(
 
 
 async def _get(client: KubeClient, resource: Resource, name: str) -> Json | None:
-    try:
-        return msgspec.json.decode(await client.get(resource, name), type=dict)
-    except ApiError as error:
-        if error.is_not_found and error.is_from_api:
-            return None
-        raise
+    body = await client.find(resource, name)
+    return None if body is None else msgspec.json.decode(body, type=dict)
 
 
 async def _record(client: KubeClient, found: Installation, *, dry_run: bool) -> None:

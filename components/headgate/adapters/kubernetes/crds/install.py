@@ -209,14 +209,8 @@ def _installer(found: JsonObject) -> str:
 
 
 async def _read(client: KubeClient, name: str) -> JsonObject | None:
-    try:
-        body = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
-    except ApiError as error:
-        if error.is_not_found and error.is_from_api:
-            return None
-        raise
-    found: JsonObject = msgspec.json.decode(body)
-    return found
+    body = await client.find(CUSTOM_RESOURCE_DEFINITIONS, name)
+    return None if body is None else msgspec.json.decode(body, type=dict)
 
 
 async def _apply(client: KubeClient, definition: JsonObject, *, dry_run: bool) -> None:
