@@ -94,7 +94,7 @@ def _merged_dicts(base: Object, patch: Mapping[Any, Any], condition: str | None)
             # Two patches that say the same are one entry on either condition.
             for guard in [each for each in found if isinstance(each, If) and found[each].get(key) == value]:
                 del found[guard]
-                condition = f"or {_operand(guard.condition)} {_operand(condition)}"
+                condition = f"or {_operand(guard.expression)} {_operand(condition)}"
             found[If(condition)] = {**found.get(If(condition), {}), key: value}
     return found
 

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 
 class Raw(str):
@@ -27,34 +27,35 @@ class Yaml:
 
 
 @dataclass(frozen=True)
-class If:
-    """What is below is there if the condition is true: `{If(...): {...}}`, or in a list `Items(If(...), [...])`."""
+class Guard:
+    """An action that what is below depends on: `{Guard(...): {...}}`, or in a list `Items(Guard(...), [...])`."""
 
-    condition: str
-
-    @property
-    def opening(self) -> str:
-        """The action before it."""
-        return f"{{{{- if {self.condition} }}}}"
-
-
-@dataclass(frozen=True)
-class With:
-    """What is below is there if the expression gives anything, which is `.` in it."""
-
+    action: ClassVar[str]
     expression: str
 
     @property
     def opening(self) -> str:
         """The action before it."""
-        return f"{{{{- with {self.expression} }}}}"
+        return f"{{{{- {self.action} {self.expression} }}}}"
+
+
+class If(Guard):
+    """What is below is there if the expression is true."""
+
+    action = "if"
+
+
+class With(Guard):
+    """What is below is there if the expression gives anything, which is `.` in it."""
+
+    action = "with"
 
 
 @dataclass(frozen=True)
 class Items:
     """Items of a list that are there on a condition."""
 
-    guard: If | With
+    guard: Guard
     items: Sequence[Any] | Yaml
 
 
@@ -67,7 +68,7 @@ def write(node: Any, depth: int = 0) -> Iterator[str]:
     """The lines of a dict or list, indented by `depth`."""
     if isinstance(node, dict):
         for key, value in node.items():
-            if isinstance(key, If | With):
+            if isinstance(key, Guard):
                 yield from _guarded(key, value, depth)
             else:
                 yield from _entry(f"{' ' * depth}{_scalar(key)}:", value, depth)
@@ -79,7 +80,7 @@ def write(node: Any, depth: int = 0) -> Iterator[str]:
                 yield from _item(item, depth)
 
 
-def _guarded(guard: If | With, node: Any, depth: int) -> Iterator[str]:
+def _guarded(guard: Guard, node: Any, depth: int) -> Iterator[str]:
     yield guard.opening
     if isinstance(node, Yaml):
         yield _pasted(node, depth)
