@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from tests.kube.e2e.cells import NAMESPACE, Deployment, Json
+from tests.kube.e2e.test_admission import configured
 from tests.kube.policies import in_effect
 from tests.support.waiting import until
 
@@ -19,12 +20,14 @@ LABELS: Final = {f"{K}queue-name": "main"}
 
 
 @asynccontextmanager
-async def gating(deployment: Deployment, framework: str, resource: Resource) -> AsyncIterator[None]:
-    """Our policies for a kind, for as long as the block runs."""
+async def serving(deployment: Deployment, team: str, framework: str, resource: Resource) -> AsyncIterator[None]:
+    """Our policies for a kind, and a cell that runs it."""
     settings = AdmissionSettings(frameworks=(framework,))
     made = objects(Way.POLICY, settings, namespace=NAMESPACE, service="", secret="")
     async with in_effect(deployment.client, made, resource):
-        yield
+        with configured(integrations={"frameworks": ["batch/job", framework]}) as bridge:
+            async with deployment.cell(team, bridge=bridge):
+                yield
 
 
 def template(*, cpu: str, run_ms: int = 0, **metadata: Json) -> Json:

@@ -3,8 +3,7 @@
 import pytest
 from tests.kube.e2e.cells import Deployment, Json
 from tests.kube.e2e.objects import condition, flavor, furnished
-from tests.kube.e2e.serving import LABELS, SELECTOR, TOLERATION, K, gating, is_on_flavor, seen, template
-from tests.kube.e2e.test_admission import configured
+from tests.kube.e2e.serving import LABELS, SELECTOR, TOLERATION, K, is_on_flavor, seen, serving, template
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import Propagation
@@ -41,41 +40,40 @@ async def test_each_pod_of_a_deployment_waits_runs_and_is_replaced(deployment: D
     async def run(count: int) -> bool:
         return await phases() == ["Running"] * count
 
-    with configured(integrations={"frameworks": ["batch/job", "deployment"]}) as bridge:
-        async with gating(deployment, "deployment", DEPLOYMENTS), deployment.cell(team, bridge=bridge):
-            await deployment.apply(*queues)
-            await deployment.client.create(DEPLOYMENTS, served(team, 2), team)
+    async with serving(deployment, team, "deployment", DEPLOYMENTS):
+        await deployment.apply(*queues)
+        await deployment.client.create(DEPLOYMENTS, served(team, 2), team)
 
-            async def waits() -> bool:
-                found = await deployment.all(WORKLOADS, team)
-                reserved = [condition(each, "QuotaReserved")[0] for each in found]
-                return reserved == ["False"] * 2 and await phases() == ["gated"] * 2
+        async def waits() -> bool:
+            found = await deployment.all(WORKLOADS, team)
+            reserved = [condition(each, "QuotaReserved")[0] for each in found]
+            return reserved == ["False"] * 2 and await phases() == ["gated"] * 2
 
-            await until(waits)
-            await deployment.merge(CLUSTER_QUEUES, team, None, {"spec": {"stopPolicy": "None"}})
-            await until(lambda: run(2))
-            pods = await deployment.all(PODS, team)
-            assert all(map(is_on_flavor, pods))
-            assert all(each["metadata"]["labels"][f"{K}podset"] == "main" for each in pods)
-            evicted, *_ = await deployment.all(WORKLOADS, team)
-            (owner,) = evicted["metadata"]["ownerReferences"]
-            await deployment.merge(WORKLOADS, evicted["metadata"]["name"], team, {"spec": {"active": False}})
+        await until(waits)
+        await deployment.merge(CLUSTER_QUEUES, team, None, {"spec": {"stopPolicy": "None"}})
+        await until(lambda: run(2))
+        pods = await deployment.all(PODS, team)
+        assert all(map(is_on_flavor, pods))
+        assert all(each["metadata"]["labels"][f"{K}podset"] == "main" for each in pods)
+        evicted, *_ = await deployment.all(WORKLOADS, team)
+        (owner,) = evicted["metadata"]["ownerReferences"]
+        await deployment.merge(WORKLOADS, evicted["metadata"]["name"], team, {"spec": {"active": False}})
 
-            async def replaced() -> bool:
-                names = {each["metadata"]["name"] for each in await deployment.all(WORKLOADS, team)}
-                is_new = owner["name"] not in await seen(deployment, team)
-                return is_new and evicted["metadata"]["name"] not in names and len(names) == 2 and await run(2)
+        async def replaced() -> bool:
+            names = {each["metadata"]["name"] for each in await deployment.all(WORKLOADS, team)}
+            is_new = owner["name"] not in await seen(deployment, team)
+            return is_new and evicted["metadata"]["name"] not in names and len(names) == 2 and await run(2)
 
-            await until(replaced)
-            await deployment.merge(DEPLOYMENTS, "web", team, {"spec": {"replicas": 1}})
+        await until(replaced)
+        await deployment.merge(DEPLOYMENTS, "web", team, {"spec": {"replicas": 1}})
 
-            async def one_is_left() -> bool:
-                return len(await deployment.all(WORKLOADS, team)) == 1 and await run(1)
+        async def one_is_left() -> bool:
+            return len(await deployment.all(WORKLOADS, team)) == 1 and await run(1)
 
-            await until(one_is_left)
-            await deployment.client.delete(DEPLOYMENTS, "web", team, propagation=Propagation.BACKGROUND)
+        await until(one_is_left)
+        await deployment.client.delete(DEPLOYMENTS, "web", team, propagation=Propagation.BACKGROUND)
 
-            async def gone() -> bool:
-                return await deployment.all(WORKLOADS, team) == [] and await deployment.all(PODS, team) == []
+        async def gone() -> bool:
+            return await deployment.all(WORKLOADS, team) == [] and await deployment.all(PODS, team) == []
 
-            await until(gone)
+        await until(gone)

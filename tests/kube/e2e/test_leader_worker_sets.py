@@ -9,8 +9,7 @@ import pytest
 from tests.kube.e2e.cells import Deployment, Json
 from tests.kube.e2e.objects import condition, flavor, furnished
 from tests.kube.e2e.racks import RACK, assigned, racks
-from tests.kube.e2e.serving import LABELS, SELECTOR, TOLERATION, K, gating, is_on_flavor, pods_are, seen, template
-from tests.kube.e2e.test_admission import configured
+from tests.kube.e2e.serving import LABELS, SELECTOR, TOLERATION, K, is_on_flavor, pods_are, seen, serving, template
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import Propagation
@@ -43,17 +42,12 @@ def leader_worker_set(
 
 
 @asynccontextmanager
-async def serving(deployment: Deployment, team: str, folder: Path, *queues: Json) -> AsyncIterator[None]:
+async def running(deployment: Deployment, team: str, folder: Path, *queues: Json) -> AsyncIterator[None]:
     """The operator, our policies for its kind, and a cell that runs it."""
     find_operator("lws")
-    with configured(integrations={"frameworks": ["batch/job", FRAMEWORK]}) as bridge:
-        async with (
-            operator(deployment.plane, "lws", folder),
-            gating(deployment, FRAMEWORK, SETS),
-            deployment.cell(team, bridge=bridge),
-        ):
-            await deployment.apply(*queues)
-            yield
+    async with operator(deployment.plane, "lws", folder), serving(deployment, team, FRAMEWORK, SETS):
+        await deployment.apply(*queues)
+        yield
 
 
 async def made(deployment: Deployment, body: Json) -> str:
@@ -97,7 +91,7 @@ async def test_each_group_waits_runs_and_is_evicted_by_itself(deployment: Deploy
     queues[1] = flavor(team, nodeLabels=SELECTOR, tolerations=[TOLERATION])
     queues[2]["spec"]["stopPolicy"] = "Hold"
     await deployment.plane.kubectl("label", "node", "--all", "tier=spot", "--overwrite")
-    async with serving(deployment, team, tmp_path / "operator", *queues):
+    async with running(deployment, team, tmp_path / "operator", *queues):
         uid = await made(deployment, leader_worker_set(team))
         found = await are(deployment, team, {"0": WAITS, "1": WAITS})
         for group, each in found.items():
@@ -147,7 +141,7 @@ async def test_each_group_waits_runs_and_is_evicted_by_itself(deployment: Deploy
 async def test_groups_come_and_go_with_the_replicas(deployment: Deployment, tmp_path: Path) -> None:
     """More groups wait for quota of their own; the Workloads of groups that are taken away are deleted."""
     team = deployment.fresh("team")
-    async with serving(deployment, team, tmp_path / "operator", *furnished(team)):
+    async with running(deployment, team, tmp_path / "operator", *furnished(team)):
         await made(deployment, leader_worker_set(team, replicas=1, cpu="500m"))
         first = await are(deployment, team, {"0": ADMITTED})
         await deployment.merge(SETS, "lws", team, {"spec": {"replicas": 3}})
@@ -170,7 +164,7 @@ async def test_groups_come_and_go_with_the_replicas(deployment: Deployment, tmp_
 async def test_a_group_that_its_operator_makes_anew_keeps_its_workload(deployment: Deployment, tmp_path: Path) -> None:
     """A worker that is deleted takes its group with it; the new pods run in the same admission."""
     team = deployment.fresh("team")
-    async with serving(deployment, team, tmp_path / "operator", *furnished(team)):
+    async with running(deployment, team, tmp_path / "operator", *furnished(team)):
         await made(deployment, leader_worker_set(team, replicas=1))
         before = await pods_are(deployment, team, dict.fromkeys(("lws-0", "lws-0-1"), "Running"))
         workload = (await are(deployment, team, {"0": ADMITTED}))["0"]
@@ -205,7 +199,7 @@ async def test_a_leader_and_its_workers_are_in_one_rack(deployment: Deployment, 
     """Each group in a rack of its own: the workers in the order of their numbers, the leader beside them."""
     team = deployment.fresh("rack")
     together = {f"{K}podset-required-topology": RACK, f"{K}podset-group-name": "all"}
-    async with racks(deployment, team, {0: 3, 1: 3}), serving(deployment, team, tmp_path / "operator"):
+    async with racks(deployment, team, {0: 3, 1: 3}), running(deployment, team, tmp_path / "operator"):
         await made(deployment, leader_worker_set(team, size=3, cpu="3", annotations=together))
         names = [f"lws-{group}{worker}" for group in range(2) for worker in ("", "-1", "-2")]
         pods = await pods_are(deployment, team, dict.fromkeys(names, "Running"))
