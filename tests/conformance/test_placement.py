@@ -15,7 +15,6 @@ import pytest
 from tests.support.conformance import ROOT
 
 from headgate.core.placement.attempt import nodes_to_find
-from headgate.core.placement.configuration.merging import DEFAULTS
 from headgate.core.placement.configuration.profiles import read_profiles
 from headgate.core.placement.plugins.registry import REGISTRY
 from headgate.testing.reference.placement.comparing import FIELDS, RUN_FIELDS, differing_fields, differing_run_fields
@@ -28,18 +27,9 @@ DATA = Path(__file__).parent / "data" / "placement"
 ALL = ROOT / "placement"
 CLASSES = ("resources", "nodes", "interpod", "spread", "preemption", "profiles", "queue", "volumes")
 
-MISSING = [each.name for each in DEFAULTS.enabled if each.name not in REGISTRY]
-"""Default plugins that there are not: what depends on them is not compared."""
-
-HELPED = ("message", "postfilter.candidates", "postfilter.best", "postfilter.code", "postfilter.hopeless")
-WHOLE = ("scores.raw", "scores.norm", "prefilter.skip", "prescoreSkip")
-
-TOLD = ("profiles", "pending", "attempts")
-"""The fields of whole runs that name all plugins, or have their messages."""
-
 each_class = pytest.mark.parametrize("name", CLASSES)
 with_recordings = pytest.mark.skipif(not ALL.exists(), reason="the recordings are not at hand")
-with_all_plugins = pytest.mark.skipif(bool(MISSING), reason=f"not without {', '.join(MISSING)}")
+
 
 Json = dict[str, Any]
 
@@ -53,31 +43,18 @@ def tables() -> Any:
     return json.loads((DATA / "tables.json").read_bytes())
 
 
-def compared(record: Json) -> list[str]:
-    """The fields that attempts of a scenario are compared in."""
-    scenario = json.dumps(record["scenario"]["config"])
-    if any(f'"{name}"' in scenario for name in MISSING):
-        return []
-    if record["scenario"]["class"] == "volumes" and "VolumeBinding" in MISSING:
-        return ["prefilter.nodes"]
-    return [field for field in FIELDS if not MISSING or field not in HELPED + WHOLE]
-
-
 def attempts_agree(file: Path) -> None:
     for record in records(file):
-        fields = compared(record)
-        if not fields:
-            continue
         following = Following(read_placement_scenario(record), record["outcome"]["steps"])
         for ours, recorded in following.attempts():
-            differing = [field for field in differing_fields(ours, recorded) if field in fields]
+            differing = differing_fields(ours, recorded)
             assert not differing, (record["scenario"]["name"], recorded["pod"], recorded["n"], differing)
 
 
 def runs_agree(file: Path) -> None:
     for record in records(file):
         ours = json.loads(json.dumps(outcome_of(read_placement_scenario(record))))
-        differing = [name for name in differing_run_fields(ours, record["outcome"]) if not MISSING or name not in TOLD]
+        differing = differing_run_fields(ours, record["outcome"])
         assert not differing, (record["scenario"]["name"], differing)
 
 
@@ -97,8 +74,6 @@ def test_attempts_decide_as_recorded(name: str) -> None:
 @each_class
 def test_small_scenarios_run_as_recorded(name: str) -> None:
     """Under a virtual clock, with our own decisions: every step, and who is where at the end."""
-    if name == "volumes" and "VolumeBinding" in MISSING:
-        pytest.skip("not without VolumeBinding")
     runs_agree(DATA / f"{name}.jsonl.gz")
 
 
@@ -106,12 +81,9 @@ def test_small_scenarios_run_as_recorded(name: str) -> None:
 @each_class
 def test_scenarios_run_as_recorded(name: str) -> None:
     """The same of all scenarios."""
-    if name == "volumes" and "VolumeBinding" in MISSING:
-        pytest.skip("not without VolumeBinding")
     runs_agree(ALL / f"{name}.jsonl.gz")
 
 
-@with_all_plugins
 @with_recordings
 @each_class
 def test_configurations_amount_to_the_recorded_profiles(name: str) -> None:
@@ -123,13 +95,9 @@ def test_configurations_amount_to_the_recorded_profiles(name: str) -> None:
 
 
 def test_the_default_profile_is_that_of_the_table() -> None:
-    """Of the plugins that there are: their order at each point, their weights and arguments."""
-    told = json.loads(json.dumps(told_profiles(read_profiles(None, REGISTRY))))["default-scheduler"]
-    expected = tables()["defaultProfile"]
-    points = {point: [name for name in names if name not in MISSING] for point, names in expected["plugins"].items()}
-    assert told["plugins"] == {point: names for point, names in points.items() if names}
-    assert told["weights"] == {name: weight for name, weight in expected["weights"].items() if name not in MISSING}
-    assert told["args"] == expected["args"]
+    """Plugins in order at each point, weights, and arguments."""
+    told = json.loads(json.dumps(told_profiles(read_profiles(None, REGISTRY))))
+    assert told == {"default-scheduler": tables()["defaultProfile"]}
 
 
 @pytest.mark.parametrize(("nodes", "percentage", "of_profile", "expected"), tables()["nodesToFind"]["rows"])

@@ -11,7 +11,7 @@ Sources: pkg/scheduler/apis/config/v1/default_plugins.go (`mergePluginSet`) and 
   and that take part in the point; the others of its own set. Disabled by name, or all by `*`, leaves them out.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from headgate.core.config.fields import ConfigurationError
@@ -71,11 +71,10 @@ TakesPart = Callable[[str, str], bool]
 """`takes_part(plugin, point)`."""
 
 
-def merged(custom: Plugins, known: Collection[str]) -> Plugins:
-    """The custom plugins merged into the defaults; of these those that are not known are left out."""
+def merged(custom: Plugins) -> Plugins:
+    """The custom plugins merged into the defaults."""
     sets = {field: _merged_set(PluginSet(), getattr(custom, field)) for field in POINTS.values()}
-    defaults = PluginSet(enabled=tuple(each for each in DEFAULTS.enabled if each.name in known))
-    return Plugins(multi_point=_merged_set(defaults, custom.multi_point), **sets)
+    return Plugins(multi_point=_merged_set(DEFAULTS, custom.multi_point), **sets)
 
 
 def _merged_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:

@@ -101,7 +101,7 @@ def _configuration(document: Mapping[str, Any] | None) -> KubeSchedulerConfigura
 
 
 def _profile(given: KubeSchedulerProfile, registry: Registry, path: str) -> Profile:
-    custom = merged(given.plugins, registry)
+    custom = merged(given.plugins)
     names = needed(custom)
     for name in names:
         if name not in registry:
