@@ -18,9 +18,9 @@ PARALLEL = -n $(WORKERS) --maxprocesses 4
 DOCS := .venv-docs
 RELEASE := .venv-release
 
-.PHONY: help demo demo-kube test coverage fuzz defects test-kube kube operators check fmt corrupt bench bench-kube bench-kube-tas bench-kube-jobs bench-kube-costs schemas docs chaos chaos-kube lock release clean
+.PHONY: help demo demo-kube test coverage fuzz defects test-kube test-operators kube operators check fmt corrupt bench bench-kube bench-kube-tas bench-kube-jobs bench-kube-costs schemas docs chaos chaos-kube lock release clean
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"headgate needs Python 3.11 or newer, {sys.executable} is {v[0]}.{v[1]}: make PYTHON=python3.11 ...")'
@@ -34,10 +34,10 @@ demo: $(STAMP) ## a whole cell on this machine: 3 teams, 200 jobs, the story of 
 	@$(BIN)/headgate demo
 
 test: $(STAMP) ## all tests but the long chaos runs and those on a real control plane
-	@$(BIN)/pytest -m "not chaos and not kube and not chaos_kube" --seeds $(SEEDS) --fuzz $(FUZZ) $(PARALLEL) --dist worksteal
+	@$(BIN)/pytest -m "not chaos and not kube and not chaos_kube and not operators" --seeds $(SEEDS) --fuzz $(FUZZ) $(PARALLEL) --dist worksteal
 
 coverage: $(STAMP) ## the tests that cover most, with the share of lines that they run; fails below the floor in pyproject.toml
-	@$(BIN)/pytest -q -m "not kube" $(COVERED) --seeds 5 $(PARALLEL) --dist worksteal --cov --cov-report term:skip-covered --cov-report html
+	@$(BIN)/pytest -q -m "not kube and not operators" $(COVERED) --seeds 5 $(PARALLEL) --dist worksteal --cov --cov-report term:skip-covered --cov-report html
 
 fuzz: $(STAMP) ## drawn objects and operations through a whole cell, N=10000 runs; prints the seed of what it finds
 	@nice $(BIN)/pytest -q tests/fuzz --fuzz $(N) $(PARALLEL) --dist worksteal
@@ -48,11 +48,14 @@ defects: $(STAMP) ## one planted defect at a time, for one Job of JOBS=1000: all
 kube: $(STAMP) ## build a real control plane into the user's cache folder, if it is not there (needs Go)
 	@$(BIN)/python -m headgate.testing.control_plane build
 
-operators: $(STAMP) ## build the operators of job kinds, Kueue's kubectl plugin, Kueue itself, helm and promtool there too; their tests are skipped without (needs Go)
+operators: $(STAMP) ## build the operators of job kinds, Kueue's kubectl plugin, Kueue itself, helm and promtool there too; see test-operators (needs Go)
 	@$(BIN)/python -m headgate.testing.control_plane operators
 
 test-kube: kube ## the tests on a real control plane; skipped where there is none
-	@$(BIN)/pytest -m kube --timeout 300 $(PARALLEL) --dist loadfile
+	@$(BIN)/pytest -m "kube and not operators" --timeout 300 $(PARALLEL) --dist loadfile
+
+test-operators: kube operators ## the tests with the operators of job kinds, Kueue's own programs, helm and promtool, which it builds first
+	@$(BIN)/pytest -m operators --timeout 300 $(PARALLEL) --dist loadfile
 
 demo-kube: kube ## the demo on a real control plane
 	@$(BIN)/python -m headgate.testing.control_plane demo
@@ -60,7 +63,7 @@ demo-kube: kube ## the demo on a real control plane
 check: $(STAMP) ## format, lint, types, import contracts, purity, sizes, drift of generated files, compose syntax
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers auto
 	$(BIN)/lint-imports
 	$(BIN)/python tools/pure_code.py
 	$(BIN)/python tools/sizes.py

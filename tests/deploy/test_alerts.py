@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from headgate.testing.control_plane.packaging import PROMTOOL, find_tool
@@ -169,6 +170,7 @@ def missing(process: str) -> dict[str, Any]:
     return _test("HeadgateProcessMissing", "5m", [{"process": process}], series)
 
 
+@pytest.mark.operators
 def test_every_alert_fires_when_it_should(tmp_path: Path) -> None:
     """Each of the list, with the labels that its text shows, and not for the series beside it."""
     promtool = find_tool(PROMTOOL)

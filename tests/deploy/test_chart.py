@@ -12,6 +12,8 @@ from tools.chart.__main__ import generated
 from headgate.adapters.jetstream.permissions import PROCESSES
 from headgate.processes.runtime.settings import load
 
+pytestmark = pytest.mark.operators
+
 
 @pytest.fixture(autouse=True)
 def _has_helm() -> None:

@@ -24,7 +24,7 @@ from headgate.testing.control_plane import Assets, ControlPlane, Options, contro
 from headgate.testing.control_plane.kueue_manager import DEPLOYMENT, NAMESPACE, install_kueue
 from headgate.testing.control_plane.kueue_programs import MANAGER, find_program
 
-pytestmark = [pytest.mark.kube, pytest.mark.anyio]
+pytestmark = [pytest.mark.kube, pytest.mark.anyio, pytest.mark.operators]
 
 Json = dict[str, Any]
 CLUSTER_QUEUES = "clusterqueues.kueue.x-k8s.io"

@@ -18,7 +18,7 @@ from headgate.testing.control_plane import Assets, ControlPlane
 from headgate.testing.control_plane.assets import KUBECTL
 from headgate.testing.control_plane.kueue_programs import PLUGIN, find_program
 
-pytestmark = [pytest.mark.kube, pytest.mark.anyio]
+pytestmark = [pytest.mark.kube, pytest.mark.anyio, pytest.mark.operators]
 
 __all__ = ["aggregated"]
 

@@ -78,6 +78,7 @@ def stored(objects: list[Any]) -> dict[Any, Any]:
     return by_key(objects)
 
 
+@pytest.mark.operators
 async def test_the_chart_is_accepted_as_the_kustomization_is(
     cluster: ControlPlane, kubernetes: Path, tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ async def test_the_chart_is_accepted_as_the_kustomization_is(
     assert chart == {key: each for key, each in manifests.items() if key[3] != "public-keys"}
 
 
+@pytest.mark.operators
 async def test_everything_that_the_chart_can_render_is_accepted(
     cluster: ControlPlane, kubernetes: Path, tmp_path: Path
 ) -> None:

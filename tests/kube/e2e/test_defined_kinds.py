@@ -2,7 +2,7 @@
 Job kinds by their definitions alone, on a real control plane: each through its life, with a topology.
 
 There is no operator: the test writes the status that it would write. What suspends a job when it is created are the
-admission policies. The definitions are taken from the operators' modules by `make operators`.
+admission policies. The definitions are taken from the operators' modules, which Go fetches.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -22,7 +22,7 @@ from headgate.adapters.kubernetes.client import Propagation
 from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, OF_JOBS, WORKLOADS, Resource
 from headgate.core.admission.settings import AdmissionSettings
 from headgate.processes.webhook.installing import Way, objects
-from headgate.testing.control_plane.operators import define, find_operator
+from headgate.testing.control_plane.operators import define, fetch_definitions
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
 
@@ -249,7 +249,7 @@ KINDS: Final = {
 def kind(request: pytest.FixtureRequest) -> Kind:
     """Each kind whose definitions are there."""
     found = KINDS[request.param]
-    find_operator(found.definitions)
+    fetch_definitions(found.definitions)
     return found
 
 

@@ -13,7 +13,7 @@ from tests.support.waiting import until
 from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, OF_JOBS, WORKLOADS
 from headgate.testing.control_plane.operators import find_operator, operator
 
-pytestmark = [pytest.mark.anyio, pytest.mark.kube]
+pytestmark = [pytest.mark.anyio, pytest.mark.kube, pytest.mark.operators]
 
 JOB_SETS = OF_JOBS["jobsets"]
 FRAMEWORKS = ["batch/job", "jobset.x-k8s.io/jobset"]

@@ -39,7 +39,7 @@ from headgate.testing.control_plane.kueue_manager import FRAMEWORKS, Kueue, inst
 from headgate.testing.control_plane.kueue_programs import MANAGER, find_program
 from headgate.testing.control_plane.operators import find_operator, operator
 
-pytestmark = [pytest.mark.anyio, pytest.mark.kube]
+pytestmark = [pytest.mark.anyio, pytest.mark.kube, pytest.mark.operators]
 
 TEAM = "team"
 RACK = "example.com/rack"

@@ -19,7 +19,7 @@ from headgate.core.workload.names import workload_name
 from headgate.events.ids import JobRef
 from headgate.testing.control_plane.operators import find_operator, operator
 
-pytestmark = [pytest.mark.anyio, pytest.mark.kube]
+pytestmark = [pytest.mark.anyio, pytest.mark.kube, pytest.mark.operators]
 
 FRAMEWORK: Final = "leaderworkerset.x-k8s.io/leaderworkerset"
 SETS: Final = OF_JOBS["leaderworkersets"]

@@ -11,7 +11,7 @@ from tests.kube.e2e.test_admission import configured
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, EVENTS, JOBS, OF_JOBS, WORKLOADS, Resource
-from headgate.testing.control_plane.operators import define, find_operator
+from headgate.testing.control_plane.operators import define
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
 
@@ -66,7 +66,6 @@ async def test_a_job_waits_for_the_workload_that_it_names_and_runs_by_it(deploym
 
 async def test_a_job_below_one_that_waits_is_suspended(deployment: Deployment) -> None:
     """Whoever has resumed it, and though it names no queue itself; it gets no Workload."""
-    find_operator("jobset")
     team, job_sets = deployment.fresh("team"), OF_JOBS["jobsets"]
     await define(deployment.plane, "jobset")
     with configured(integrations={"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]}) as bridge:

@@ -21,7 +21,7 @@ from headgate.adapters.kubernetes.client import Propagation
 from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, OF_JOBS, PODS, WORKLOADS, Resource
 from headgate.testing.control_plane.operators import find_operator, operator
 
-pytestmark = [pytest.mark.anyio, pytest.mark.kube]
+pytestmark = [pytest.mark.anyio, pytest.mark.kube, pytest.mark.operators]
 
 LONG_MS: Final = 600_000
 SELECTOR: Final = {"tier": "spot"}

@@ -53,7 +53,12 @@ def there_are(which: str, tried: Try) -> bool:
 
 
 CASES = [
-    pytest.param(which, each, id=f"{which}-{each}")
+    pytest.param(
+        which,
+        each,
+        id=f"{which}-{each}",
+        marks=[pytest.mark.operators] if which == NAMED or each.operator else [],
+    )
     for which in (RELEASED, NAMED)
     for each in TRIES
     if there_are(which, each)

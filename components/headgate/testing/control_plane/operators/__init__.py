@@ -9,7 +9,8 @@ Called by: tests marked `kube`, `make operators`.
 May import: cli, processes, adapters, machines, core, events.
 """
 
+from headgate.testing.control_plane.operators.build import fetch_definitions
 from headgate.testing.control_plane.operators.catalog import OPERATORS, Operator, find_operator
 from headgate.testing.control_plane.operators.running import define, operator
 
-__all__ = ["OPERATORS", "Operator", "define", "find_operator", "operator"]
+__all__ = ["OPERATORS", "Operator", "define", "fetch_definitions", "find_operator", "operator"]

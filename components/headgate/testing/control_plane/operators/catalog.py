@@ -3,6 +3,7 @@ The operators that are run in tests: the Go module of each, and which of its man
 
 The binaries and manifests are in the user's cache folder, one folder for each operator, under a key made of all that
 decides what is built. `make operators` fills it; a test asks `find_operator`, and is skipped where there is none.
+The definitions alone are fetched for the tests that need no more (`build.fetch_definitions`).
 """
 
 import os
@@ -49,7 +50,12 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_built(self) -> bool:
         """Whether it can be run; of one without a program, whether all of its definitions are there."""
-        return os.access(self.binary, os.X_OK) if self.package else (self.folder / COMPLETE).exists()
+        return self.has_definitions and (not self.package or os.access(self.binary, os.X_OK))
+
+    @property
+    def has_definitions(self) -> bool:
+        """Whether its manifests are there, all of them."""
+        return (self.folder / COMPLETE).exists()
 
     def definitions(self, source: Path) -> list[Path]:
         """The files of its definitions in its module's folder."""

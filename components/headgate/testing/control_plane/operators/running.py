@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 import yaml
 
 from headgate.adapters.certificates import StoredCertificates, renewed
 from headgate.testing.control_plane.component import Component
 from headgate.testing.control_plane.flags import HOST
+from headgate.testing.control_plane.operators.build import fetch_definitions
 from headgate.testing.control_plane.operators.catalog import CRDS, WEBHOOKS, Operator, find_operator
 from headgate.testing.control_plane.plane import ControlPlane
 from headgate.testing.control_plane.ports import free_ports
@@ -76,8 +78,12 @@ async def operator(plane: ControlPlane, name: str, folder: Path) -> AsyncIterato
 
 
 async def define(plane: ControlPlane, name: str) -> None:
-    """Give a control plane the CustomResourceDefinitions of an operator. Raises NoAssetsError, TimeoutError."""
-    await _define(plane, find_operator(name).folder / CRDS)
+    """
+    Give a control plane the CustomResourceDefinitions of an operator, which need not be built.
+
+    Raises NoAssetsError, TimeoutError.
+    """
+    await _define(plane, await anyio.to_thread.run_sync(fetch_definitions, name))
 
 
 async def _define(plane: ControlPlane, crds: Path) -> None:
