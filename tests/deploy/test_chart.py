@@ -1,6 +1,7 @@
 """The Helm chart is the Kustomize manifests with values: what it renders is what they do."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ from tools.chart.__main__ import generated
 
 from headgate.adapters.jetstream.permissions import PROCESSES
 from headgate.processes.runtime.settings import load
+from headgate.testing.control_plane.packaging import HELM, find_tool
 
 pytestmark = pytest.mark.operators
 
 
 @pytest.fixture(autouse=True)
 def _has_helm() -> None:
-    helm("--help")
+    find_tool(HELM)
 
 
 @pytest.fixture(scope="module")
@@ -234,10 +236,6 @@ def test_a_changed_configuration_restarts_the_processes() -> None:
 
 def test_helm_finds_nothing_to_complain_of() -> None:
     """`helm lint --strict`."""
-    import subprocess
-
-    from headgate.testing.control_plane.packaging import HELM, find_tool
-
     command = [str(find_tool(HELM)), "lint", "--strict", str(CHART)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

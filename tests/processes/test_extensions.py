@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.doors import Door
 from tests.support.job_kinds import FLAVOR, job_object, pod_template, read, started, stopped
 
+from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.resources import watchable
+from headgate.adapters.kubernetes.transport import InProcessTransport
+from headgate.cli.imported_state import objects_of
 from headgate.core.api import job_kinds
 from headgate.core.config import frameworks
 from headgate.core.config.reader import read_configuration
@@ -17,6 +21,7 @@ from headgate.core.jobs.registry import INTEGRATIONS, integration_of
 from headgate.core.reading.decoding import watched
 from headgate.events.ids import JobKey
 from headgate.processes.runtime.extensions import GROUP, ExtensionError, load_integrations
+from headgate.testing.cluster import Cluster
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "job_kind"
 FRAMEWORK = "example.com/trainer"
@@ -57,6 +62,16 @@ def test_the_example_of_the_documentation_is_a_kind_like_any_other() -> None:
     running = started(it, before)
     assert running["spec"]["worker"]["spec"]["nodeSelector"] == FLAVOR
     assert stopped(it, running, before) == before
+
+
+@pytest.mark.anyio
+async def test_an_import_asks_for_its_jobs_as_for_any_others() -> None:
+    """At its own path; there are none where its definition is not installed."""
+    load_integrations([POINT])
+    door = Door(Cluster(lambda: 0))
+    kind = job_kinds.kind_of(JobKey("example.com/Trainer/team-a/train"))
+    found = [each async for each in objects_of(KubeClient(InProcessTransport(door)), ["team-a"], [kind])]
+    assert (found, [each.path for each in door.requests]) == ([], ["/apis/example.com/v1/namespaces/team-a/trainers"])
 
 
 def test_without_its_package_a_kind_cannot_be_enabled() -> None:

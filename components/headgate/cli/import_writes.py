@@ -11,8 +11,7 @@ import msgspec
 
 from headgate.adapters.kubernetes.client import KubeClient, PatchType
 from headgate.adapters.kubernetes.errors import ApiError
-from headgate.adapters.kubernetes.resources import OF_JOBS, PODS, WORKLOADS, Resource
-from headgate.core.api.job_kinds import POD
+from headgate.adapters.kubernetes.resources import WORKLOADS, of_kind
 from headgate.core.importing.checking import Importable, Refused, Skipped, Verdict
 from headgate.core.status.workload_status import ADMISSION_MANAGER
 
@@ -88,8 +87,9 @@ async def _admit(client: KubeClient, each: Importable) -> None:
 
 
 async def _label(client: KubeClient, each: Importable, *, dry_run: bool) -> None:
-    resource: Resource = PODS if each.kind is POD else OF_JOBS[each.kind.resource]
     owner = each.workload["metadata"]["ownerReferences"][0]
     # The uid: an object of the same name that was created since is another one.
     body = {"metadata": {"uid": owner["uid"], "labels": each.labels}}
-    await client.patch(resource, each.name, body, each.namespace, field_manager=FIELD_MANAGER, dry_run=dry_run)
+    await client.patch(
+        of_kind(each.kind), each.name, body, each.namespace, field_manager=FIELD_MANAGER, dry_run=dry_run
+    )

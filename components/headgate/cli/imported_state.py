@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 
 from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.errors import ApiError
-from headgate.adapters.kubernetes.resources import OF_JOBS, PODS, RESOURCES, Resource
+from headgate.adapters.kubernetes.resources import RESOURCES, WORKLOADS, Resource, of_kind
 from headgate.cli.output import FAILED, CliError
-from headgate.core.api.job_kinds import POD, JobKind
+from headgate.core.api.job_kinds import JobKind
 from headgate.core.plan.log import PlanLog
 from headgate.core.reading.decoding import UnreadableObjectError, read
 from headgate.core.state.tables import State
@@ -19,7 +19,7 @@ from headgate.events.configuration import Configuration
 from headgate.events.facts import ConfigurationObserved, Fact
 from headgate.events.ids import UnixMs
 
-_CLUSTER_WIDE = (
+_READ = (
     "namespaces",
     "resourceflavors",
     "topologies",
@@ -29,8 +29,10 @@ _CLUSTER_WIDE = (
     "workloadpriorityclasses",
     "priorityclasses",
     "runtimeclasses",
+    "localqueues",
+    "limitranges",
+    "workloads",
 )
-_NAMESPACED = ("localqueues", "limitranges", "workloads")
 
 
 async def state_of(client: KubeClient, namespaces: Sequence[str], configuration: Configuration) -> State:
@@ -41,11 +43,10 @@ async def state_of(client: KubeClient, namespaces: Sequence[str], configuration:
     kinds are not served, KubernetesError.
     """
     facts: list[Fact] = []
-    for name in _CLUSTER_WIDE:
-        facts += await _facts(client, RESOURCES[name], None)
-    for name in _NAMESPACED:
-        for namespace in [None] if name == "workloads" else namespaces:
-            facts += await _facts(client, RESOURCES[name], namespace)
+    for name in _READ:
+        resource = RESOURCES[name]
+        for namespace in namespaces if resource.namespaced and resource is not WORKLOADS else [None]:
+            facts += await _facts(client, resource, namespace)
     log = PlanLog(UnixMs(0))
     log.append(Producer.INFORMER_BRIDGE, [ConfigurationObserved(configuration=configuration), *facts])
     return log.state
@@ -76,9 +77,8 @@ async def objects_of(
     """Every pod and job of these kinds, with its kind and version. Raises KubernetesError."""
     for namespace in dict.fromkeys(namespaces):
         for kind in kinds:
-            resource = PODS if kind is POD else OF_JOBS[kind.resource]
             try:
-                async for page in client.pages(resource, namespace):
+                async for page in client.pages(of_kind(kind), namespace):
                     for raw in page.items:
                         yield kind, bytes(raw)
             except ApiError as error:
