@@ -131,9 +131,6 @@ class Run:
             self._changes.nominate(pod.key, made.node)
         left = framework.binding.pre_bind(made.cycle, node)
         assert left.status.is_success, f"{pod.key}: {left.status.message}"
-        if writes and pod.nominated_node_name != made.node:
-            # A pod that is not bound at once shows where it will go (KEP-5278).
-            self._changes.nominate(pod.key, made.node)
         self._changes.bind(pod.key, made.node)
 
     def _write(self, write: Write) -> None:
