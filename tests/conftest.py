@@ -8,6 +8,9 @@ from hypothesis import HealthCheck, settings
 
 from headgate.testing.control_plane import NoAssetsError
 
+OWN_PLANE = ("tests/kube/e2e/test_samples.py", "tests/kube/e2e/test_kueue_and_back.py")
+"""Files with a control plane of their own in a folder whose others share one."""
+
 SAMPLE = 5
 """One seed of so many is enough where a test needs a sample."""
 
@@ -62,8 +65,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """
     With `--dist loadfile`, one of several workers runs all that share a control plane, and starts it.
 
-    In `tests/kube` those are the tests of a file, elsewhere those of a folder. xdist's own groups do not work here: it
-    writes them into node ids, which pytest 9 no longer lets it change, and reports no error.
+    In `tests/kube` and in `OWN_PLANE` those are the tests of a file, elsewhere those of a folder. xdist's own groups do
+    not work here: it writes them into node ids, which pytest 9 no longer lets it change, and reports no error.
     """
     if config.getoption("dist") != "loadfile":
         return None
@@ -73,7 +76,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
             folder = file.rpartition("/")[0]
-            return file if folder == "tests/kube" else folder
+            return file if folder == "tests/kube" or file in OWN_PLANE else folder
 
     return ByControlPlane(config, log)
 
