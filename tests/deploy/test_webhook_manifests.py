@@ -44,12 +44,13 @@ def test_the_service_leads_to_the_server() -> None:
 
 
 def test_it_may_read_what_it_reads_and_no_more() -> None:
-    """Its lists, the owners of jobs, and the objects that name it."""
+    """Its lists, the owners of jobs, the runtimes of TrainJobs, and the objects that name it."""
     rules = manifests("rbac.yaml")["ClusterRole"]["rules"]
     watched = {f"{each.plural}.{each.group}" if each.group else each.plural for each in WATCHED}
     assert rights(rules, "watch") == watched
     owners = {f"{kind.lower()}s.{version.rpartition('/')[0]}" for version, _, kind in map(_split, OWNING_KINDS)}
-    assert rights(rules, "get") == owners
+    runtimes = {f"{kind}.trainer.kubeflow.org" for kind in ("trainingruntimes", "clustertrainingruntimes")}
+    assert rights(rules, "get") == owners | runtimes
 
 
 def _split(kind: str) -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ every kind keeps its rights, as in the Kustomize base.
 
 from typing import Any, Final
 
-from headgate.core.api.job_kinds import JOB_KINDS
+from headgate.core.api.job_kinds import JOB_KINDS, OF_TRAIN_JOBS, TRAIN_JOB
 from tools.chart.manifests import Object
 from tools.chart.templating import If, Items
 
@@ -16,12 +16,13 @@ _OF_APPS: Final = {
     ("apps", "replicasets"): ("deployment",),
     ("apps", "statefulsets"): ("statefulset", "leaderworkerset.x-k8s.io/leaderworkerset"),
 }
+_RUNTIMES: Final = {(TRAIN_JOB.group, plural): (TRAIN_JOB.framework,) for plural in OF_TRAIN_JOBS}
 
 
 def frameworks_of() -> dict[tuple[str, str], tuple[str, ...]]:
     """The frameworks that need rights about a resource, by its group and plural; none for what every cell needs."""
     named = {(each.group, each.plural): (each.framework,) for each in JOB_KINDS if each.optional and not each.of_pods}
-    return {**named, **_OF_APPS}
+    return {**named, **_OF_APPS, **_RUNTIMES}
 
 
 def guarded_rules(document: Object) -> Object:

@@ -15,7 +15,7 @@ from tests.support.waiting import until
 from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.crds.install import install
 from headgate.adapters.kubernetes.errors import ApiError
-from headgate.adapters.kubernetes.resources import Resource
+from headgate.adapters.kubernetes.resources import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, Resource
 from headgate.adapters.kubernetes.server_resources import CUSTOM_RESOURCE_DEFINITIONS
 from headgate.core.admission.kinds import JOBS, TARGETS
 from headgate.core.admission.rules import AdmissionTarget
@@ -44,11 +44,11 @@ RESOURCES = {
 }
 
 
-def definition(target: AdmissionTarget) -> Json:
-    """A definition of a kind of jobs that takes everything: what is refused, our rules refuse."""
-    names = {"kind": target.kind, "plural": target.plural, "singular": target.kind.lower()}
+def definition(of: AdmissionTarget | Resource, scope: str = "Namespaced") -> Json:
+    """A definition of a kind that takes everything: what is refused, our rules refuse."""
+    names = {"kind": of.kind, "plural": of.plural, "singular": of.kind.lower()}
     version = {
-        "name": target.version,
+        "name": of.version,
         "served": True,
         "storage": True,
         "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
@@ -57,22 +57,25 @@ def definition(target: AdmissionTarget) -> Json:
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": f"{target.plural}.{target.group}",
+            "name": f"{of.plural}.{of.group}",
             "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
         },
-        "spec": {"group": target.group, "scope": "Namespaced", "names": names, "versions": [version]},
+        "spec": {"group": of.group, "scope": scope, "names": names, "versions": [version]},
     }
 
 
 async def prepare(client: KubeClient) -> None:
-    """Our definitions and those of jobs, and two namespaces, one of them with a default queue."""
+    """Our definitions and those of jobs, two namespaces, one of them with a default queue, and a runtime."""
     async for _ in install(client):
         pass
     for target in JOBS:
         if "." in target.group:
             await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition(target))
-    for target in JOBS:
-        await until(partial(is_served, client, target))
+    await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition(TRAINING_RUNTIMES))
+    await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition(CLUSTER_TRAINING_RUNTIMES, "Cluster"))
+    for each in (*(RESOURCES[target.kind] for target in JOBS), TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES):
+        await until(partial(is_served, client, each))
+    await client.create(CLUSTER_TRAINING_RUNTIMES, runtime("r"))
     for name in (PLAIN, QUEUED, NAMESPACE):
         await client.request("POST", "/api/v1/namespaces", body={"metadata": {"name": name}})
     kind = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue"}
@@ -80,9 +83,24 @@ async def prepare(client: KubeClient) -> None:
     await client.request("POST", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{QUEUED}/localqueues", body=queue)
 
 
-async def is_served(client: KubeClient, target: AdmissionTarget) -> bool:
+def runtime(name: str, kind: str = "ClusterTrainingRuntime", **annotations: str) -> Json:
+    """A runtime of one Job of two nodes, whose pods have these annotations of Kueue's."""
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    asked = {f"kueue.x-k8s.io/podset-{key.replace('_', '-')}": value for key, value in annotations.items()}
+    pods = {"metadata": {"annotations": asked}, "spec": {"containers": [{"name": "node", "image": "i"}]}}
+    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": pods}}}
+    spec = {"mlPolicy": {"numNodes": 2}, "template": {"spec": {"replicatedJobs": [job]}}}
+    return {
+        "apiVersion": TRAINING_RUNTIMES.api_version,
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+async def is_served(client: KubeClient, resource: Resource) -> bool:
     try:
-        await client.list(RESOURCES[target.kind], PLAIN)
+        await client.list(resource, PLAIN if resource.namespaced else None)
     except ApiError:
         return False
     return True

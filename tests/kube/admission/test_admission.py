@@ -11,7 +11,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from tests.kube.admission.servers import BARE, JOB_SPEC, RESOURCES, is_effective, prepare, wanted, with_webhook
+from tests.kube.admission.servers import (
+    BARE,
+    JOB_SPEC,
+    RESOURCES,
+    is_effective,
+    prepare,
+    runtime,
+    wanted,
+    with_webhook,
+)
 from tests.kube.policies import in_effect
 from tests.support.admission_cases import PLAIN, Case, cases, field_of, found_at
 from tests.support.waiting import until
@@ -19,6 +28,7 @@ from tests.support.waiting import until
 from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.http_transport import open_transport
+from headgate.adapters.kubernetes.resources import TRAINING_RUNTIMES
 from headgate.processes.webhook.installing import Way
 from headgate.processes.webhook.process import WebhookServer
 from headgate.testing.control_plane import Assets, control_plane
@@ -149,3 +159,35 @@ async def test_a_job_whose_owner_has_gone_since_may_be_changed(servers: dict[Way
     await client.delete(RESOURCES["JobSet"], "brief", PLAIN)
     raw = await client.patch(RESOURCES["Job"], "left", {"metadata": {"finalizers": None}}, PLAIN)
     assert "finalizers" not in msgspec.json.decode(raw)["metadata"]
+
+
+def train_job(name: str, of: str, kind: str = "TrainingRuntime") -> Json:
+    meta = {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "q"}}
+    ref = {"name": of, "kind": kind}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": meta,
+        "spec": {"runtimeRef": ref},
+    }
+
+
+async def test_a_train_job_is_refused_for_what_its_runtime_asks_of_topology(servers: dict[Way, Server]) -> None:
+    """By the webhook, which reads the runtime; one that is not there refuses it too, and policies allow both."""
+    wrong = {"slice_required_topology": "rack", "slice_size": "3"}
+    for way, server in servers.items():
+        client = server.client
+        await client.create(TRAINING_RUNTIMES, runtime("sliced", "TrainingRuntime", **wrong), PLAIN)
+        for name, of, said in (
+            ("large", "sliced", "job[node].annotations[kueue.x-k8s.io/podset-slice-size]: Invalid value"),
+            ("lost", "nowhere", "runtime 'nowhere' not found"),
+        ):
+            if way is Way.POLICY:
+                await client.create(RESOURCES["TrainJob"], train_job(name, of), PLAIN)
+                continue
+            with pytest.raises(ApiError) as caught:
+                await client.create(RESOURCES["TrainJob"], train_job(name, of), PLAIN)
+            assert said in caught.value.message
+    await servers[Way.WEBHOOK].client.create(
+        RESOURCES["TrainJob"], train_job("fine", "r", "ClusterTrainingRuntime"), PLAIN
+    )

@@ -59,6 +59,13 @@ The webhook looks the owners up. A policy cannot, and takes every owner of such 
 the bridge finds the job running and suspends it.
 """
 
+POD_SETS: Final = "podSets"
+"""
+The variable of the pod sets of a TrainJob, which follow from its runtime: name, count and template of each.
+
+The webhook looks the runtime up. A policy cannot, and has no rules about them.
+"""
+
 QUEUE: Final = "variables.queue"
 OLD_QUEUE: Final = "variables.oldQueue"
 _CLASS: Final = label(PRIORITY_CLASS_LABEL)

@@ -97,7 +97,8 @@ def _variables(target: AdmissionTarget, settings: AdmissionSettings, texts: Sequ
 def _validating(target: AdmissionTarget, settings: AdmissionSettings, namespace: str) -> Iterator[tuple[Json, Json]]:
     """A policy for the rules without parameters, and one for those of each parameter; warnings apart."""
     kind = "ValidatingAdmissionPolicy"
-    usable = [each for each in target.rules if not each.not_in_cel and all(map(settings.is_on, each.gates))]
+    in_cel = [each for each in target.rules if not (each.not_in_cel or each.looks_up)]
+    usable = [each for each in in_cel if all(map(settings.is_on, each.gates))]
     for params in Params:
         for is_warning in (False, True):
             rules = [each for each in usable if each.params is params and each.is_warning is is_warning]

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from headgate.core.admission.jobs import ANCESTOR
+from headgate.core.admission.jobs import ANCESTOR, POD_SETS
 from headgate.core.admission.layers import topology_layers
 from headgate.core.admission.rules import (
     AdmissionOperation,
@@ -66,14 +66,16 @@ class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """
     What is to be admitted: an object that is created, or with `old` one that is updated.
 
-    `ancestor_is_managed` None means that nobody has looked: then every owner of such a kind counts as managed, or with
-    `asks` AncestorUnknownError is raised where it matters, so that only what matters is looked up.
+    `ancestor_is_managed` None means that nobody has looked: then every owner of such a kind counts as managed.
+    `pod_sets` are those of a TrainJob, by its runtime; None likewise: then there are none to check. With `asks`
+    NotLookedUpError is raised where either matters, so that only what matters is looked up.
     """
 
     object: Json
     old: Json | None = None
     namespace: str = ""
     ancestor_is_managed: bool | None = None
+    pod_sets: tuple[Json, ...] | None = None
     asks: bool = False
 
     @property
@@ -82,8 +84,12 @@ class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True):
         return AdmissionOperation.CREATE if self.old is None else AdmissionOperation.UPDATE
 
 
-class AncestorUnknownError(Exception):
-    """Raised where a rule depends on whether an ancestor of the object is managed (`AdmissionRequest.asks`)."""
+class NotLookedUpError(Exception):
+    """Raised where a rule depends on a variable that has to be looked up (`AdmissionRequest.asks`)."""
+
+    def __init__(self, variable: str) -> None:
+        super().__init__(variable)
+        self.variable = variable
 
 
 DEFAULT_NAME: Final = "default"
@@ -107,9 +113,9 @@ class _Lazy(dict[str, Any]):
         scope: Mapping[str, Any],
         admitted: AdmissionRequest,
     ) -> None:
-        is_known = admitted.ancestor_is_managed is not None
-        super().__init__({ANCESTOR: admitted.ancestor_is_managed} if is_known else {})
-        self._asks = admitted.asks and not is_known
+        looked_up = {ANCESTOR: admitted.ancestor_is_managed, POD_SETS: admitted.pod_sets}
+        super().__init__({name: value for name, value in looked_up.items() if value is not None})
+        self._asked_for = frozenset(looked_up) - frozenset(self) if admitted.asks else frozenset()
         self._scope = scope
         self._texts = {each.name: settings.text_of(each) for each in target.variables}
 
@@ -118,8 +124,8 @@ class _Lazy(dict[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if not super().__contains__(name):
-            if name == ANCESTOR and self._asks:
-                raise AncestorUnknownError
+            if name in self._asked_for:
+                raise NotLookedUpError(name)
             self[name] = compiled(self._texts[name])(self._scope)
         return super().__getitem__(name)
 
@@ -299,7 +305,8 @@ def _checked(rule: AdmissionRule, scope: Mapping[str, Any], places: tuple[str, .
     if rule.not_in_cel:
         found, second = compiled(rule.holds)(scope), compiled(rule.value)(scope)
         for place, error, value, detail in FUNCTIONS[rule.not_in_cel](found, second):
-            yield Problem(field=field + place, error=error, value=_shown(value), detail=detail, rule=rule.name)
+            said = detail + rule.detail
+            yield Problem(field=field + place, error=error, value=_shown(value), detail=said, rule=rule.name)
         return
     if compiled(rule.holds)(scope):
         return

@@ -90,7 +90,8 @@ class AdmissionRule(msgspec.Struct, frozen=True, kw_only=True):
 
     `value` is the expression of the bad value that the error shows; `detail` is the text of the error, or `detail_cel`
     the expression of it. All `gates` must be on (a gate with `!`: off). `not_in_cel` is why no policy can check it, and
-    what does instead: it is then checked by the webhook only, by the function of that name (`review.FUNCTIONS`).
+    what does instead: it is then checked by the webhook only, by the function of that name (`review.FUNCTIONS`), to
+    whose details the rule's is added. One that `looks_up` other objects is left out of policies too.
     """
 
     name: str
@@ -107,6 +108,7 @@ class AdmissionRule(msgspec.Struct, frozen=True, kw_only=True):
     params: Params = Params.NONE
     is_warning: bool = False
     not_in_cel: str = ""
+    looks_up: bool = False
 
 
 class FieldChange(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,9 +2,11 @@
 
 from typing import Final
 
-from headgate.core.admission.jobs import JobKindRules, job_target
-from headgate.core.admission.rules import CREATE, AdmissionRule, AdmissionTarget, Default, Each, FieldChange
-from headgate.core.admission.topology_requests import GATES, GROUP, Template, pod_set_groups
+from msgspec.structs import replace
+
+from headgate.core.admission.jobs import POD_SETS, JobKindRules, job_target
+from headgate.core.admission.rules import CREATE, AdmissionRule, AdmissionTarget, Default, Each, FieldChange, Variable
+from headgate.core.admission.topology_requests import GATES, GROUP, Template, pod_set_groups, rules_of
 from headgate.core.api import job_kinds
 from headgate.core.api.job_kinds import JobKind
 from headgate.core.api.names import POD_INDEX_OFFSET
@@ -108,9 +110,33 @@ MPI_JOB: Final = job_target(
     )
 )
 
+_RUNTIME: Final = (
+    '. Adjust either the "TrainJob.spec.runtimePatches" or the "TrainingRuntime.Template" annotations for the '
+    "corresponding Job"
+)
+
+
+def _of_runtime(rule: AdmissionRule) -> AdmissionRule:
+    """A rule about the pod sets of a TrainJob, which are in its runtime."""
+    detail_cel = f"({rule.detail_cel}) + '{_RUNTIME}'" if rule.detail_cel else ""
+    return replace(rule, detail=rule.detail + _RUNTIME, detail_cel=detail_cel, looks_up=True)
+
+
 TRAIN_JOB: Final = job_target(
     JobKindRules(
         kind=job_kinds.TRAIN_JOB,
+        variables=(Variable(POD_SETS, "[]"),),
+        rules=tuple(
+            _of_runtime(each)
+            for each in rules_of(
+                Template(
+                    metadata="podSet.template.?metadata",
+                    field="job[]",
+                    count="podSet.count",
+                    each=(Each("podSet", f"variables.{POD_SETS}", key="podSet.name"),),
+                )
+            )
+        ),
         defaults=(
             Default(
                 name="runtime-patch",

@@ -35,6 +35,9 @@ from headgate.core.jobs.suspendable import (
 )
 from headgate.events.objects import Job
 
+CLUSTER_RUNTIME: Final = "ClusterTrainingRuntime"
+_RUNTIMES: Final = tuple(f"{each}.{TRAIN_JOB.group}" for each in (CLUSTER_RUNTIME, "TrainingRuntime"))
+
 RUNTIME_FIELD: Final = "trainingRuntime"
 """The field with the runtime's spec, in the form of a TrainJob that the bridge passes on."""
 MANAGER: Final = "kueue.x-k8s.io/manager"
@@ -113,11 +116,12 @@ class TrainJob(Suspendable):
 
 def runtime_of(raw: bytes) -> tuple[str, str]:
     """Kind and name of the runtime that a TrainJob names, with the defaults of the API; "" for none."""
-    return _runtime_in(msgspec.json.decode(raw))
+    return runtime_in(msgspec.json.decode(raw))
 
 
-def _runtime_in(obj: Json) -> tuple[str, str]:
-    kind = at(obj, "spec", "runtimeRef", "kind") or "ClusterTrainingRuntime"
+def runtime_in(obj: Json) -> tuple[str, str]:
+    """As `runtime_of`, of a TrainJob that was decoded."""
+    kind = at(obj, "spec", "runtimeRef", "kind") or CLUSTER_RUNTIME
     group = at(obj, "spec", "runtimeRef", "apiGroup") or TRAIN_JOB.group
     return f"{kind}.{group}", str(at(obj, "spec", "runtimeRef", "name") or "")
 
@@ -128,12 +132,22 @@ def with_runtime(raw: bytes, runtime: bytes) -> bytes:
     return msgspec.json.encode({**obj, RUNTIME_FIELD: spec or {}})
 
 
+def sources_with(obj: Json, runtime: Json) -> list[PodSetSource]:
+    """The pod sets of a TrainJob with the runtime that it names, both decoded. Raises WrongFieldError."""
+    return TrainJob().sources({**obj, RUNTIME_FIELD: at(runtime, "spec") or {}})
+
+
+def runtime_problem(obj: Json) -> str:
+    """Why a TrainJob names nothing that can be its runtime; "" where it does."""
+    kind = runtime_in(obj)[0]
+    return "" if kind in _RUNTIMES else f"unsupported runtime: {kind}"
+
+
 def _problem(obj: Json) -> str:
     """Kueue's messages."""
-    kind, name = _runtime_in(obj)
-    if kind not in (f"{each}.{TRAIN_JOB.group}" for each in ("ClusterTrainingRuntime", "TrainingRuntime")):
-        return f"unsupported runtime: {kind}"
-    return f"the runtime '{name}' has no Jobs" if RUNTIME_FIELD in obj else f"runtime '{name}' not found"
+    name = runtime_in(obj)[1]
+    found = f"the runtime '{name}' has no Jobs" if RUNTIME_FIELD in obj else f"runtime '{name}' not found"
+    return runtime_problem(obj) or found
 
 
 def _replicated_jobs(obj: Json) -> list[Json]:

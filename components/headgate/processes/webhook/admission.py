@@ -3,7 +3,7 @@ AdmissionReviews answered by the rules of `headgate.core.admission`, with the fa
 
 A review of a kind whose integration is not enabled, or of an operation without rules, is allowed as it is. Whether an
 owner of an object is a managed job is looked up in the API server, owner by owner, where a rule depends on it; so only
-what other jobs own costs that.
+what other jobs own costs that. So is the runtime of a TrainJob.
 """
 
 import base64
@@ -17,8 +17,8 @@ from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
 from headgate.adapters.kubernetes.resources import Resource
 from headgate.core.admission import review
-from headgate.core.admission.ancestors import OwnerError, OwnerRef, deciding
 from headgate.core.admission.kinds import TARGETS
+from headgate.core.admission.lookups import LookupFailedError, ObjectRef, deciding
 from headgate.core.admission.review import AdmissionRequest
 from headgate.core.admission.rules import AdmissionOperation, AdmissionTarget, Params
 from headgate.core.admission.settings import AdmissionSettings
@@ -73,7 +73,7 @@ class AdmissionHandlers:
 
         try:
             return _answer(body, await self._decided(target, body["request"], patched))
-        except (OwnerError, CelError) as error:
+        except (LookupFailedError, CelError) as error:
             return _answer(body, _refused(f"the defaults of the object cannot be told: {error}"))
 
     async def validate(self, target: AdmissionTarget, body: Json) -> Json:
@@ -88,13 +88,13 @@ class AdmissionHandlers:
 
         try:
             return _answer(body, await self._decided(target, body["request"], checked))
-        except OwnerError as error:
+        except LookupFailedError as error:
             return _answer(body, _refused(str(error)))
 
     async def _decided(
         self, target: AdmissionTarget, request: Json, decide: Callable[[AdmissionRequest], Json]
     ) -> Json:
-        """The response to a request; owners are looked up only where a rule depends on them. Raises OwnerError."""
+        """The response to a request; others are looked up only where rules depend on them. Raises LookupFailedError."""
         if not self._settings.covers(target) or request["operation"] not in tuple(AdmissionOperation):
             return {"allowed": True}
         admitted = AdmissionRequest(
@@ -102,26 +102,30 @@ class AdmissionHandlers:
         )
         asking = deciding(admitted, self._settings, decide)
         try:
-            owner = next(asking)
+            wanted = next(asking)
             while True:
-                owner = asking.send(await self._read(owner, admitted.namespace))
+                wanted = asking.send(await self._read(wanted, admitted.namespace))
         except StopIteration as end:
             response: Json = end.value
             return response
 
-    async def _read(self, owner: OwnerRef, namespace: str) -> Json | None:
+    async def _read(self, wanted: ObjectRef, namespace: str) -> Json | None:
+        resource = _resource_of(wanted)
         try:
-            found: Json = msgspec.json.decode(await self._client.get(_resource_of(owner), owner.name, namespace))
+            raw = await self._client.get(resource, wanted.name, namespace if resource.namespaced else None)
+            found: Json = msgspec.json.decode(raw)
         except KubernetesError as error:
             if isinstance(error, ApiError) and error.is_not_found:
                 return None
-            raise OwnerError(f"its owner {owner} cannot be read: {error}") from error
+            what = "its owner" if wanted.uid else "its runtime"
+            raise LookupFailedError(f"{what} {wanted} cannot be read: {error}") from error
         return found
 
 
-def _resource_of(owner: OwnerRef) -> Resource:
-    group, _, version = owner.api_version.rpartition("/")
-    return Resource(group=group, version=version, plural=f"{owner.kind.lower()}s", kind=owner.kind, namespaced=True)
+def _resource_of(wanted: ObjectRef) -> Resource:
+    group, _, version = wanted.api_version.rpartition("/")
+    plural, kind = f"{wanted.kind.lower()}s", wanted.kind
+    return Resource(group=group, version=version, plural=plural, kind=kind, namespaced=wanted.is_namespaced)
 
 
 def _refused(message: str, causes: Sequence[Json] = ()) -> Json:

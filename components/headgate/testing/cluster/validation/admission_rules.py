@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from headgate.core.admission import review
-from headgate.core.admission.ancestors import OwnerError, deciding
 from headgate.core.admission.kinds import TARGETS
+from headgate.core.admission.lookups import LookupFailedError, deciding
 from headgate.core.admission.queues import GROUP
 from headgate.core.admission.review import AdmissionRequest
 from headgate.core.admission.rules import AdmissionTarget, Params
@@ -107,15 +107,16 @@ class AdmissionRules:
     ) -> _Answer:
         asking = deciding(admitted, self._settings, decide)
         try:
-            owner = next(asking)
+            wanted = next(asking)
             while True:
-                kind = BY_KIND.get((owner.api_version.rpartition("/")[0], owner.kind))
-                entry = self._reader.find(kind, admitted.namespace, owner.name) if kind is not None else None
-                owner = asking.send(None if entry is None else entry.obj)
+                kind = BY_KIND.get((wanted.api_version.rpartition("/")[0], wanted.kind))
+                namespace = admitted.namespace if wanted.is_namespaced else ""
+                entry = self._reader.find(kind, namespace, wanted.name) if kind is not None else None
+                wanted = asking.send(None if entry is None else entry.obj)
         except StopIteration as end:
             answer: _Answer = end.value
             return answer
-        except (OwnerError, CelError) as error:
+        except (LookupFailedError, CelError) as error:
             raise _denied(target, prefix, str(error), []) from error
 
 
