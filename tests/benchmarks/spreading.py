@@ -16,7 +16,7 @@ from typing import Any
 from tests.benchmarks.measure import Report, Row, profiled
 
 from headgate.core.placement.attempt import attempt
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.configuration.profiles import read_profiles
 from headgate.core.placement.framework.runtime import Framework
 from headgate.core.placement.objects.metadata import read
@@ -70,9 +70,9 @@ KINDS: dict[str, Callable[[Json], Json]] = {
 }
 
 
-def cluster_of(count: int) -> Cluster:
+def cluster_of(count: int) -> PlacementCluster:
     """The nodes with the pods of other applications."""
-    cluster = Cluster()
+    cluster = PlacementCluster()
     for number in range(count):
         labels = {HOSTNAME: f"n{number:05}", ZONE: f"z{number % ZONES}"}
         status = {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}}
@@ -94,7 +94,7 @@ def manifest(name: str, application: str, spec: Json, node: str = "") -> Json:
 class Placing:
     """Places pods of one kind, one after the other."""
 
-    def __init__(self, cluster: Cluster, kind: str) -> None:
+    def __init__(self, cluster: PlacementCluster, kind: str) -> None:
         self._cluster = cluster
         self._kind = kind
         self._framework = Framework(read_profiles(None, REGISTRY).by_name["default-scheduler"], cluster)

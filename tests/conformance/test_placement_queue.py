@@ -14,23 +14,23 @@ import msgspec
 import pytest
 from tests.support.conformance import ROOT
 
-from headgate.core.placement.framework.events import Action, EventHint, Hint, Resource
+from headgate.core.placement.framework.events import ActionType, EventHint, EventResource, Hint
 from headgate.core.placement.plugins.priority_sort import PrioritySort
 from headgate.core.placement.plugins.scheduling_gates import SchedulingGates
 from headgate.core.placement.queue import Move, Queue
 from headgate.core.placement.queue_changes import Noticed, node_changed, object_changed, pod_changed
 from headgate.core.placement.queue_entry import QueueLimits, backoff_ms
-from headgate.core.placement.queue_events import UNSCHEDULABLE_TIMEOUT, Registration
+from headgate.core.placement.queue_events import UNSCHEDULABLE_TIMEOUT, EventRegistration
 from headgate.core.placement.queue_hints import QueueProfile
 from headgate.events.ids import UnixMs
-from headgate.testing.reference.placement.objects import KINDS, Objects
+from headgate.testing.reference.placement.objects import KINDS, ScenarioObjects
 from headgate.testing.reference.placement.recorded import apply_action
 from headgate.testing.reference.placement.scenario import PlacementScenario, read_placement_scenario
 
 PLACEMENT = ROOT / "placement"
 CLASSES = ("resources", "nodes", "interpod", "spread", "preemption", "profiles", "queue", "volumes")
-ACTIONS = {action.label: action for action in Action} | {"Update": Action(0b1_1111_1111_1100)}
-RESOURCES = {resource.value: resource for resource in Resource}
+ACTIONS = {action.label: action for action in ActionType} | {"Update": ActionType(0b1_1111_1111_1100)}
+RESOURCES = {resource.value: resource for resource in EventResource}
 
 pytestmark = pytest.mark.skipif(not PLACEMENT.exists(), reason="the recordings are not here")
 
@@ -61,7 +61,7 @@ class Replay:
     def __init__(self, scenario: PlacementScenario, outcome: Any) -> None:
         self.scenario = scenario
         self.outcome = outcome
-        self.objects = Objects()
+        self.objects = ScenarioObjects()
         self.said: dict[str, dict[str, str]] = {}
         """What the hints of the event at hand say, by pod and plugin."""
         profile = QueueProfile(
@@ -78,16 +78,16 @@ class Replay:
         self.binding: set[str] = set()
         """The pods that have a node and are being bound to it."""
 
-    def registered(self) -> Iterator[Registration]:
+    def registered(self) -> Iterator[EventRegistration]:
         """The registrations of the table, with hints that say what was recorded."""
         number = 0
         for plugin, events in tables()["events"].items():
             for event in events:
-                actions = Action(0)
+                actions = ActionType(0)
                 for action in event["actions"]:
                     actions |= ACTIONS[action]
                 hint = None if event["hint"] == "always" else self.hint_of(plugin)
-                yield Registration(number, plugin, EventHint(RESOURCES[event["resource"]], actions, hint))
+                yield EventRegistration(number, plugin, EventHint(RESOURCES[event["resource"]], actions, hint))
                 number += 1
 
     def hint_of(self, plugin: str) -> Any:
@@ -183,7 +183,7 @@ class Replay:
             case "Node":
                 return node_changed(self.queue, before, after, now_ms)
             case _:
-                resource = next((each for each in Resource if each.value.split("/")[-1] == kind), None)
+                resource = next((each for each in EventResource if each.value.split("/")[-1] == kind), None)
                 return object_changed(self.queue, resource, before, after, now_ms) if resource is not None else []
 
     def seen(self, kind: str, key: str) -> Any:

@@ -94,7 +94,7 @@ DEFECTS: dict[str, Callable[[str], Any]] = {
     "call of the ungater": lambda name: over(ungater, "start_patches", name),
     "call of the informer bridge": lambda name: over(bridge, "workload_of", name),
     "reading of the informer bridge": lambda name: swapped(
-        bridge, "read", raises_if(lambda resource, raw: resource == "workloads" and f"job-{name}-".encode() in raw)
+        bridge, "read", raises_if(lambda resource, raw, *_: resource == "workloads" and f"job-{name}-".encode() in raw)
     ),
 }
 

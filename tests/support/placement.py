@@ -4,8 +4,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headgate.core.placement.attempt import Attempt, attempt
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.attempt import PlacementAttempt, attempt
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.configuration.profiles import read_profiles
 from headgate.core.placement.framework.runtime import Framework
 from headgate.core.placement.objects.metadata import read
@@ -37,15 +37,15 @@ def pod(name: str, *, labels: Json | None = None, on: str = "", spec: Json | Non
     }
 
 
-def cluster_of(*manifests: Json) -> Cluster:
+def cluster_of(*manifests: Json) -> PlacementCluster:
     """A cluster of manifests: pods have a namespace, nodes none."""
-    cluster = Cluster()
+    cluster = PlacementCluster()
     for manifest in manifests:
         tell(cluster, manifest)
     return cluster
 
 
-def tell(cluster: Cluster, manifest: Json) -> None:
+def tell(cluster: PlacementCluster, manifest: Json) -> None:
     """A node or pod exists or has changed."""
     if "namespace" in manifest["metadata"]:
         cluster.set_pod(cluster.shapes.read(manifest))
@@ -53,7 +53,7 @@ def tell(cluster: Cluster, manifest: Json) -> None:
         cluster.set_node(read(manifest, NodeObject))
 
 
-def framework_of(cluster: Cluster, **profile: Any) -> Framework:
+def framework_of(cluster: PlacementCluster, **profile: Any) -> Framework:
     """The default profile, or one with other fields, on a cluster."""
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -63,7 +63,7 @@ def framework_of(cluster: Cluster, **profile: Any) -> Framework:
     return Framework(read_profiles(document, REGISTRY).by_name["default-scheduler"], cluster)
 
 
-def attempted(framework: Framework, key: str, *, start: int = 0, percentage: int = 100) -> Attempt:
+def attempted(framework: Framework, key: str, *, start: int = 0, percentage: int = 100) -> PlacementAttempt:
     """An attempt to place a pod of the framework's cluster."""
     cluster = framework.cluster
     return attempt(framework, cluster.pods[key], cluster.index(NodeOrder).scan(start, percentage))

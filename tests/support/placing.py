@@ -7,16 +7,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.configuration.profiles import Profile, read_profiles
-from headgate.core.placement.framework.cycle import Cycle
+from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.runtime import Framework
-from headgate.core.placement.framework.status import Status
+from headgate.core.placement.framework.status import PluginStatus
 from headgate.core.placement.objects.metadata import read
 from headgate.core.placement.objects.nodes import NodeObject
 from headgate.core.placement.objects.owners import Namespace, ReplicaSet, Service
 from headgate.core.placement.plugins.registry import REGISTRY
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 
 Json = dict[str, Any]
 
@@ -200,7 +200,7 @@ changes: st.SearchStrategy[Change] = st.one_of(
 )
 
 
-def apply(cluster: Cluster, change: Change) -> None:
+def apply(cluster: PlacementCluster, change: Change) -> None:
     """Tell the cluster of a change."""
     match change:
         case ("node", manifest):
@@ -220,9 +220,9 @@ def apply(cluster: Cluster, change: Change) -> None:
 
 
 @st.composite
-def clusters(draw: st.DrawFn, nodes_min: int = 3) -> Cluster:
+def clusters(draw: st.DrawFn, nodes_min: int = 3) -> PlacementCluster:
     """A cluster with some nodes and pods on them, and other objects."""
-    cluster = Cluster()
+    cluster = PlacementCluster()
     for name in NODES[: draw(st.integers(nodes_min, len(NODES)))]:
         manifest = draw(nodes)
         apply(cluster, ("node", manifest | {"metadata": manifest["metadata"] | {"name": name}}))
@@ -292,7 +292,7 @@ AFFINITY_PROBES: tuple[Json, ...] = tuple(
 """The same for pod affinity."""
 
 
-def framework(cluster: Cluster, plugin: str, arguments: Json) -> Framework:
+def framework(cluster: PlacementCluster, plugin: str, arguments: Json) -> Framework:
     """The runtime of the default profile, with these arguments of a plugin."""
     return Framework(_profile(plugin, json.dumps(arguments)), cluster)
 
@@ -314,14 +314,14 @@ def _profile(plugin: str, arguments: str) -> Profile:
 class Asked:
     """One plugin, asked about one pod that is not in the cluster."""
 
-    def __init__(self, cluster: Cluster, name: str, manifest: Json, arguments: Json) -> None:
+    def __init__(self, cluster: PlacementCluster, name: str, manifest: Json, arguments: Json) -> None:
         runtime = framework(cluster, name, arguments)
         self.name = name
         plugin: Any = runtime.profile.plugins[name]
         self.plugin = plugin
         self.cluster = cluster
         self.pod = cluster.shapes.read(manifest)
-        self.cycle = Cycle(runtime, self.pod)
+        self.cycle = PlacementCycle(runtime, self.pod)
         before = plugin.pre_filter(self.cycle)
         self.skips = before.status.is_skip
         if not self.skips:
@@ -332,13 +332,13 @@ class Asked:
         """What the pre-filter has prepared."""
         return self.cycle.filter_states[self.name]
 
-    def verdicts(self) -> dict[str, Status]:
+    def verdicts(self) -> dict[str, PluginStatus]:
         """What the filter says of each node, asked one by one; nothing if the pre-filter skips."""
         if self.skips:
             return {}
         return {info.name: self.plugin.filter(self.cycle, info) for info in self.cluster.columns.nodes()}
 
-    def verdicts_at_once(self) -> dict[str, Status]:
+    def verdicts_at_once(self) -> dict[str, PluginStatus]:
         """What the vector form says of all nodes."""
         if self.skips:
             return {}
@@ -348,7 +348,7 @@ class Asked:
         statuses = map(self.cycle.statuses.status_of, ids.tolist())
         return dict(zip(map(self.cluster.name_of, rows.tolist()), statuses, strict=True))
 
-    def hypothetical(self, changes: list[tuple[str, Pod, str]]) -> "Asked":
+    def hypothetical(self, changes: list[tuple[str, PodInfo, str]]) -> "Asked":
         """The same with pods added to, or removed from (`+`, `-`) nodes."""
         copy = object.__new__(Asked)
         copy.__dict__.update(self.__dict__)

@@ -9,11 +9,11 @@ import math
 from collections.abc import Iterator, Mapping
 
 from headgate.core.kubernetes.selectors import matches_labels, matches_node, untolerated_taint
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.owners import Namespace, ReplicaSet, Service
 from headgate.core.placement.objects.pods import PodAffinity, PodAffinityTerm, TopologySpreadConstraint
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 from headgate.events.objects import LabelSelector, Requirement
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -26,7 +26,7 @@ UNWANTED = "node(s) didn't satisfy existing pods anti-affinity rules"
 Constraints = list[TopologySpreadConstraint]
 
 
-def nodes_of(cluster: Cluster) -> list[NodeInfo]:
+def nodes_of(cluster: PlacementCluster) -> list[NodeInfo]:
     """All nodes."""
     return list(cluster.columns.nodes())
 
@@ -39,12 +39,12 @@ def labels_of(node: NodeInfo) -> Mapping[str, str]:
 # --- topology spread -----------------------------------------------------------------------------------------------
 
 
-def own_constraints(pod: Pod, action: str) -> Constraints:
+def own_constraints(pod: PodInfo, action: str) -> Constraints:
     """The constraints of a pod with this action."""
     return [each for each in pod.spec.topology_spread_constraints if each.when_unsatisfiable == action]
 
 
-def default_constraints(cluster: Cluster, pod: Pod, defaults: Constraints, action: str) -> Constraints:
+def default_constraints(cluster: PlacementCluster, pod: PodInfo, defaults: Constraints, action: str) -> Constraints:
     """The default constraints with what selects the pod: Services, and the ReplicaSet that owns it."""
     requirements: list[Requirement] = []
     for service in cluster.objects(Service).values():
@@ -72,21 +72,21 @@ def default_constraints(cluster: Cluster, pod: Pod, defaults: Constraints, actio
     ]
 
 
-def is_selected(constraint: TopologySpreadConstraint, pod: Pod, labels: Mapping[str, str]) -> bool:
+def is_selected(constraint: TopologySpreadConstraint, pod: PodInfo, labels: Mapping[str, str]) -> bool:
     """Whether a constraint of a pod selects labels."""
     if not matches_labels(constraint.label_selector, labels):
         return False
     return all(labels.get(key) == pod.labels[key] for key in constraint.match_label_keys if key in pod.labels)
 
 
-def requires_nothing(constraint: TopologySpreadConstraint, pod: Pod) -> bool:
+def requires_nothing(constraint: TopologySpreadConstraint, pod: PodInfo) -> bool:
     """Whether a constraint selects all pods."""
     selector = constraint.label_selector
     keys = [key for key in constraint.match_label_keys if key in pod.labels]
     return selector is not None and not selector.match_labels and not selector.match_expressions and not keys
 
 
-def counted_on(node: NodeInfo, constraint: TopologySpreadConstraint, pod: Pod) -> int:
+def counted_on(node: NodeInfo, constraint: TopologySpreadConstraint, pod: PodInfo) -> int:
     """How many pods of a node a constraint counts."""
     if requires_nothing(constraint, pod):
         return 0
@@ -96,7 +96,7 @@ def counted_on(node: NodeInfo, constraint: TopologySpreadConstraint, pod: Pod) -
     )
 
 
-def is_included(node: NodeInfo, constraint: TopologySpreadConstraint, pod: Pod) -> bool:
+def is_included(node: NodeInfo, constraint: TopologySpreadConstraint, pod: PodInfo) -> bool:
     """Whether the policies of a constraint include a node."""
     if constraint.node_affinity_policy != "Ignore" and not matches_node(pod.spec, labels_of(node), node.name):
         return False
@@ -104,7 +104,7 @@ def is_included(node: NodeInfo, constraint: TopologySpreadConstraint, pod: Pod) 
     return not is_honored or untolerated_taint(node.node.spec.taints, pod.spec.tolerations) is None
 
 
-def spread_counts(cluster: Cluster, pod: Pod, constraints: Constraints) -> list[dict[str, int]]:
+def spread_counts(cluster: PlacementCluster, pod: PodInfo, constraints: Constraints) -> list[dict[str, int]]:
     """Per hard constraint the count of each domain."""
     counts: list[dict[str, int]] = [{} for _ in constraints]
     for node in nodes_of(cluster):
@@ -117,7 +117,7 @@ def spread_counts(cluster: Cluster, pod: Pod, constraints: Constraints) -> list[
     return counts
 
 
-def spread_reasons(cluster: Cluster, pod: Pod, constraints: Constraints) -> dict[str, str]:
+def spread_reasons(cluster: PlacementCluster, pod: PodInfo, constraints: Constraints) -> dict[str, str]:
     """Why each node is refused; those that are not are absent."""
     counts = spread_counts(cluster, pod, constraints)
     refused: dict[str, str] = {}
@@ -135,7 +135,7 @@ def spread_reasons(cluster: Cluster, pod: Pod, constraints: Constraints) -> dict
 
 
 def spread_scores(
-    cluster: Cluster, pod: Pod, constraints: Constraints, feasible: list[NodeInfo], *, requires_keys: bool
+    cluster: PlacementCluster, pod: PodInfo, constraints: Constraints, feasible: list[NodeInfo], *, requires_keys: bool
 ) -> tuple[list[int], list[int]] | None:
     """The raw and the normalised scores of the feasible nodes; None without constraints."""
     if not constraints:
@@ -175,17 +175,17 @@ def required(affinity: PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
     return affinity.required_during_scheduling_ignored_during_execution if affinity is not None else ()
 
 
-def near(pod: Pod) -> tuple[PodAffinityTerm, ...]:
+def near(pod: PodInfo) -> tuple[PodAffinityTerm, ...]:
     """The terms of required affinity."""
     return required(pod.spec.affinity.pod_affinity) if pod.spec.affinity is not None else ()
 
 
-def far(pod: Pod) -> tuple[PodAffinityTerm, ...]:
+def far(pod: PodInfo) -> tuple[PodAffinityTerm, ...]:
     """The terms of required anti-affinity."""
     return required(pod.spec.affinity.pod_anti_affinity) if pod.spec.affinity is not None else ()
 
 
-def preferred(pod: Pod) -> Iterator[tuple[PodAffinityTerm, int]]:
+def preferred(pod: PodInfo) -> Iterator[tuple[PodAffinityTerm, int]]:
     """The preferred terms with their weights, those of anti-affinity negative."""
     affinity = pod.spec.affinity
     if affinity is None:
@@ -195,12 +195,12 @@ def preferred(pod: Pod) -> Iterator[tuple[PodAffinityTerm, int]]:
             yield each.pod_affinity_term, sign * each.weight
 
 
-def names_of(term: PodAffinityTerm, owner: Pod) -> tuple[str, ...]:
+def names_of(term: PodAffinityTerm, owner: PodInfo) -> tuple[str, ...]:
     """The namespaces that a term names: its owner's if it says nothing of namespaces."""
     return term.namespaces or ((owner.namespace,) if term.namespace_selector is None else ())
 
 
-def incoming_means(cluster: Cluster, term: PodAffinityTerm, owner: Pod, pod: Pod) -> bool:
+def incoming_means(cluster: PlacementCluster, term: PodAffinityTerm, owner: PodInfo, pod: PodInfo) -> bool:
     """Whether a term of an incoming pod means a pod on a node."""
     selected = [
         name
@@ -212,7 +212,7 @@ def incoming_means(cluster: Cluster, term: PodAffinityTerm, owner: Pod, pod: Pod
     return is_there and matches_labels(term.label_selector, pod.labels)
 
 
-def existing_means(cluster: Cluster, term: PodAffinityTerm, owner: Pod, pod: Pod) -> bool:
+def existing_means(cluster: PlacementCluster, term: PodAffinityTerm, owner: PodInfo, pod: PodInfo) -> bool:
     """Whether a term of a pod on a node means an incoming pod."""
     namespace = cluster.objects(Namespace).get(pod.namespace)
     labels = namespace.metadata.labels if namespace is not None else {}
@@ -220,7 +220,7 @@ def existing_means(cluster: Cluster, term: PodAffinityTerm, owner: Pod, pod: Pod
     return is_there and matches_labels(term.label_selector, pod.labels)
 
 
-def pods_of(cluster: Cluster) -> Iterator[tuple[NodeInfo, Pod]]:
+def pods_of(cluster: PlacementCluster) -> Iterator[tuple[NodeInfo, PodInfo]]:
     """All pods on nodes."""
     for node in nodes_of(cluster):
         for pod in node.pods.values():
@@ -232,7 +232,7 @@ def is_together(one: NodeInfo, other: NodeInfo, key: str) -> bool:
     return key in labels_of(one) and labels_of(one)[key] == labels_of(other).get(key)
 
 
-def affinity_reason(cluster: Cluster, pod: Pod, node: NodeInfo) -> str:
+def affinity_reason(cluster: PlacementCluster, pod: PodInfo, node: NodeInfo) -> str:
     """Why a node is refused; "" if it is not."""
     if not is_near(cluster, pod, node):
         return NOT_NEAR
@@ -247,7 +247,7 @@ def affinity_reason(cluster: Cluster, pod: Pod, node: NodeInfo) -> str:
     return ""
 
 
-def is_near(cluster: Cluster, pod: Pod, node: NodeInfo) -> bool:
+def is_near(cluster: PlacementCluster, pod: PodInfo, node: NodeInfo) -> bool:
     """Whether a node is near to what the affinity of a pod requires, or may take the first of a group."""
     terms = near(pod)
     if not all(term.topology_key in labels_of(node) for term in terms):
@@ -264,7 +264,7 @@ def is_near(cluster: Cluster, pod: Pod, node: NodeInfo) -> bool:
 
 
 def affinity_scores(
-    cluster: Cluster, pod: Pod, feasible: list[NodeInfo], *, hard_weight: int, ignores_others: bool
+    cluster: PlacementCluster, pod: PodInfo, feasible: list[NodeInfo], *, hard_weight: int, ignores_others: bool
 ) -> tuple[list[int], list[int]] | None:
     """The raw and the normalised scores of the feasible nodes; None if no term applies anywhere."""
     if ignores_others and not list(preferred(pod)):

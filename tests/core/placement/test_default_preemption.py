@@ -11,7 +11,7 @@ from tests.support.conformance import ROOT
 from headgate.core.config.fields import ConfigurationError
 from headgate.core.placement import preemption_search
 from headgate.core.placement.attempt import attempt
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.configuration.profiles import read_profiles
 from headgate.core.placement.framework.candidates import PreemptionDetails
 from headgate.core.placement.framework.plugin import PostFiltered
@@ -22,7 +22,7 @@ from headgate.core.placement.objects.nodes import NodeObject
 from headgate.core.placement.objects.owners import PodDisruptionBudget
 from headgate.core.placement.plugins.default_preemption import DefaultPreemptionArgs, candidates_wanted
 from headgate.core.placement.plugins.registry import REGISTRY
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.preemption_arithmetic import SIMULATE, Arithmetic
 from headgate.core.placement.preemption_dry_run import dry_run, importance
 from headgate.core.placement.scan import NodeOrder
@@ -95,7 +95,7 @@ class Drawn:
     """A cluster with one pod to be placed."""
 
     def __init__(self, drawn: Any) -> None:
-        self.cluster = Cluster()
+        self.cluster = PlacementCluster()
         for number, node in enumerate(drawn["nodes"]):
             name = f"n{number}"
             allocatable = {resource: str(node[resource]) for resource in ("cpu", "memory", "pods")}
@@ -123,7 +123,7 @@ class Drawn:
         self.pod = self.put(manifest("p", drawn["pod"]))
         self.framework = Framework(DEFAULT, self.cluster)
 
-    def put(self, each: Any) -> Pod:
+    def put(self, each: Any) -> PodInfo:
         pod = self.cluster.shapes.read(each)
         self.cluster.set_pod(pod)
         return pod

@@ -23,7 +23,7 @@ from tests.support.placing import (
 
 from headgate.core.config.fields import ConfigurationError
 from headgate.core.placement.attempt import attempt
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.scan import NodeOrder
 
 NAME = "InterPodAffinity"
@@ -34,7 +34,7 @@ arguments = st.fixed_dictionaries(
 DEFAULTS: Json = {"hardPodAffinityWeight": 1, "ignorePreferredTermsOfExistingPods": False}
 
 
-def assert_as_defined(cluster: Cluster, manifest: Json, given_arguments: Json) -> None:
+def assert_as_defined(cluster: PlacementCluster, manifest: Json, given_arguments: Json) -> None:
     """Filter and scores are what the definition says, in both forms."""
     asked = Asked(cluster, NAME, manifest, given_arguments)
     nodes = definition.nodes_of(cluster)
@@ -57,14 +57,14 @@ def assert_as_defined(cluster: Cluster, manifest: Json, given_arguments: Json) -
 
 
 @given(clusters(), incoming_pods, arguments)
-def test_filter_and_scores_are_as_defined(cluster: Cluster, manifest: Json, given_arguments: Json) -> None:
+def test_filter_and_scores_are_as_defined(cluster: PlacementCluster, manifest: Json, given_arguments: Json) -> None:
     """On any cluster, one by one and all at once."""
     assert_as_defined(cluster, manifest, given_arguments)
 
 
 @settings(max_examples=25)
 @given(clusters(), incoming_pods, st.lists(changes, min_size=3, max_size=12))
-def test_counts_follow_every_change(cluster: Cluster, manifest: Json, events: list[Change]) -> None:
+def test_counts_follow_every_change(cluster: PlacementCluster, manifest: Json, events: list[Change]) -> None:
     """Counts that have followed changes of nodes, pods and other objects say what the definition says, after each."""
     for event in events:
         for each in (*AFFINITY_PROBES, manifest):
@@ -76,7 +76,7 @@ def test_counts_follow_every_change(cluster: Cluster, manifest: Json, events: li
 
 def test_terms_of_other_pods_follow_the_labels_of_the_namespace() -> None:
     """A pod keeps others off by the labels that their namespace has now."""
-    cluster = Cluster()
+    cluster = PlacementCluster()
     apply(cluster, ("node", {"metadata": {"name": "n", "labels": {HOSTNAME: "n"}}}))
     term = {"topologyKey": HOSTNAME, "labelSelector": {}, "namespaceSelector": {"matchLabels": {"team": "red"}}}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -105,7 +105,9 @@ requiring_pods = incoming(
 
 @settings(max_examples=50)
 @given(clusters(nodes_min=6), requiring_pods, added_pods)
-def test_a_hypothetical_pod_counts_as_one_that_is_there(cluster: Cluster, manifest: Json, added: list[Json]) -> None:
+def test_a_hypothetical_pod_counts_as_one_that_is_there(
+    cluster: PlacementCluster, manifest: Json, added: list[Json]
+) -> None:
     """Added to the state, or put on its node in the cluster: the verdicts are the same."""
     asked = Asked(cluster, NAME, manifest, DEFAULTS)
     read_pods = [cluster.shapes.read(each) for each in added]
@@ -118,7 +120,9 @@ def test_a_hypothetical_pod_counts_as_one_that_is_there(cluster: Cluster, manife
 
 @settings(max_examples=50)
 @given(clusters(nodes_min=6), requiring_pods, st.data())
-def test_a_pod_taken_away_counts_as_one_that_is_gone(cluster: Cluster, manifest: Json, data: st.DataObject) -> None:
+def test_a_pod_taken_away_counts_as_one_that_is_gone(
+    cluster: PlacementCluster, manifest: Json, data: st.DataObject
+) -> None:
     """Removed from the state, or from the cluster: the verdicts are the same."""
     asked = Asked(cluster, NAME, manifest, DEFAULTS)
     gone = [pod for pod in cluster.pods.values() if data.draw(st.booleans())]
@@ -130,7 +134,9 @@ def test_a_pod_taken_away_counts_as_one_that_is_gone(cluster: Cluster, manifest:
 
 @settings(max_examples=50)
 @given(clusters(nodes_min=6), requiring_pods, added_pods)
-def test_adding_and_removing_a_pod_changes_nothing(cluster: Cluster, manifest: Json, added: list[Json]) -> None:
+def test_adding_and_removing_a_pod_changes_nothing(
+    cluster: PlacementCluster, manifest: Json, added: list[Json]
+) -> None:
     """Any pods on any nodes."""
     asked = Asked(cluster, NAME, manifest, DEFAULTS)
     read_pods = [cluster.shapes.read(each) for each in added]
@@ -151,7 +157,7 @@ def test_adding_and_removing_a_pod_changes_nothing(cluster: Cluster, manifest: J
 
 @settings(max_examples=50)
 @given(clusters(), st.lists(incoming_pods, min_size=1, max_size=6))
-def test_a_chosen_node_never_breaks_a_required_term(cluster: Cluster, manifests: list[Json]) -> None:
+def test_a_chosen_node_never_breaks_a_required_term(cluster: PlacementCluster, manifests: list[Json]) -> None:
     """A placed pod is near to what it requires, and neither keeps it off nor is kept off by what is in its domains."""
     runtime = framework(cluster, NAME, DEFAULTS)
     for number, manifest in enumerate(manifests):
@@ -177,5 +183,5 @@ def test_a_chosen_node_never_breaks_a_required_term(cluster: Cluster, manifests:
 def test_a_weight_out_of_range_is_refused(weight: int) -> None:
     """With the path of the field."""
     with pytest.raises(ConfigurationError) as caught:
-        framework(Cluster(), NAME, {"hardPodAffinityWeight": weight})
+        framework(PlacementCluster(), NAME, {"hardPodAffinityWeight": weight})
     assert caught.value.field.endswith("hardPodAffinityWeight")

@@ -4,13 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.placement import Json, attempted, cluster_of, clusters, framework_of, node, nodes, pod, pods, tell
 
-from headgate.core.placement.attempt import Attempt
-from headgate.core.placement.cluster import JOURNAL_LEN_MAX, Journal
+from headgate.core.placement.attempt import PlacementAttempt
+from headgate.core.placement.cluster import JOURNAL_LEN_MAX, RowJournal
 from headgate.core.placement.objects.devices import DeviceClass, DeviceClassSpec
-from headgate.core.placement.objects.metadata import Metadata
+from headgate.core.placement.objects.metadata import MetadataObject
 
 
-def shown(attempt: Attempt) -> object:
+def shown(attempt: PlacementAttempt) -> object:
     """All that an attempt decided, independent of ids and rows."""
     name_of = attempt.cycle.cluster.name_of
     names = [name_of(row) for row in attempt.feasible.tolist()]
@@ -87,7 +87,7 @@ def test_an_attempt_changes_nothing(manifests: list[Json], waiting: Json, percen
 
 def test_a_journal_that_is_too_long_says_so() -> None:
     """Who has not read for too long is told to look at everything; the others are told what has changed."""
-    journal = Journal()
+    journal = RowJournal()
     journal.add(7)
     start = journal.end
     for _ in range(JOURNAL_LEN_MAX):
@@ -105,7 +105,9 @@ def test_answers_are_void_once_an_object_that_they_depend_on_has_changed() -> No
     cluster = cluster_of(node("a"), node("b"), pod("p", **wanted))
     framework = framework_of(cluster)
     assert [attempted(framework, "ns/p").node for _ in range(3)] == ["", "", ""]
-    gpu = DeviceClass(metadata=Metadata(name="gpu"), spec=DeviceClassSpec(extended_resource_name="example.com/gpu"))
+    gpu = DeviceClass(
+        metadata=MetadataObject(name="gpu"), spec=DeviceClassSpec(extended_resource_name="example.com/gpu")
+    )
     cluster.put(DeviceClass, "gpu", gpu)
     assert attempted(framework, "ns/p").verdicts.counts() == []
     cluster.put(DeviceClass, "gpu", None)

@@ -24,7 +24,7 @@ from tests.support.placing import (
 
 from headgate.core.config.fields import ConfigurationError
 from headgate.core.placement.attempt import attempt
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.objects.metadata import read
 from headgate.core.placement.objects.pods import TopologySpreadConstraint
 from headgate.core.placement.scan import NodeOrder
@@ -62,7 +62,7 @@ def refused(asked: Asked) -> dict[str, str]:
     return {name: status.message for name, status in asked.verdicts().items() if not status.is_success}
 
 
-def assert_as_defined(cluster: Cluster, manifest: Json, given_arguments: Json) -> None:
+def assert_as_defined(cluster: PlacementCluster, manifest: Json, given_arguments: Json) -> None:
     """Filter and scores are what the definition says, in both forms."""
     asked = Asked(cluster, NAME, manifest, given_arguments)
     hard = constraints_of(asked, given_arguments, "DoNotSchedule")
@@ -78,14 +78,14 @@ def assert_as_defined(cluster: Cluster, manifest: Json, given_arguments: Json) -
 
 
 @given(clusters(), incoming_pods, arguments)
-def test_filter_and_scores_are_as_defined(cluster: Cluster, manifest: Json, given_arguments: Json) -> None:
+def test_filter_and_scores_are_as_defined(cluster: PlacementCluster, manifest: Json, given_arguments: Json) -> None:
     """On any cluster, one by one and all at once."""
     assert_as_defined(cluster, manifest, given_arguments)
 
 
 @settings(max_examples=25)
 @given(clusters(), incoming_pods, st.lists(changes, min_size=3, max_size=12))
-def test_counts_follow_every_change(cluster: Cluster, manifest: Json, events: list[Change]) -> None:
+def test_counts_follow_every_change(cluster: PlacementCluster, manifest: Json, events: list[Change]) -> None:
     """Counts that have followed changes of nodes, pods and other objects say what the definition says, after each."""
     for event in events:
         for each in (*SPREAD_PROBES, manifest):
@@ -97,7 +97,7 @@ def test_counts_follow_every_change(cluster: Cluster, manifest: Json, events: li
 
 def test_nodes_without_a_zone_are_in_one_domain_with_those_whose_zone_is_empty() -> None:
     """By the defaults of the system, which require no labels."""
-    cluster = Cluster()
+    cluster = PlacementCluster()
     for name, labels in (("blank", {ZONE: ""}), ("without", {}), ("east", {ZONE: "east"})):
         apply(cluster, ("node", {"metadata": {"name": name, "labels": labels}}))
     service = {"metadata": {"name": "s", "namespace": "one"}, "spec": {"selector": {"app": "a"}}}
@@ -128,7 +128,9 @@ ones.
 
 @settings(max_examples=50)
 @given(clusters(nodes_min=6), spreading_pods, added_pods)
-def test_a_hypothetical_pod_counts_as_one_that_is_there(cluster: Cluster, manifest: Json, added: list[Json]) -> None:
+def test_a_hypothetical_pod_counts_as_one_that_is_there(
+    cluster: PlacementCluster, manifest: Json, added: list[Json]
+) -> None:
     """Added to the state, or put on its node in the cluster: the verdicts are the same."""
     asked = Asked(cluster, NAME, manifest, SYSTEM)
     running = [cluster.shapes.read(each) for each in added if "deletionTimestamp" not in each["metadata"]]
@@ -141,7 +143,9 @@ def test_a_hypothetical_pod_counts_as_one_that_is_there(cluster: Cluster, manife
 
 @settings(max_examples=50)
 @given(clusters(nodes_min=6), spreading_pods, st.data())
-def test_a_pod_taken_away_counts_as_one_that_is_gone(cluster: Cluster, manifest: Json, data: st.DataObject) -> None:
+def test_a_pod_taken_away_counts_as_one_that_is_gone(
+    cluster: PlacementCluster, manifest: Json, data: st.DataObject
+) -> None:
     """Removed from the state, or from the cluster: the verdicts are the same."""
     asked = Asked(cluster, NAME, manifest, SYSTEM)
     running = [pod for pod in cluster.pods.values() if not pod.is_terminating]
@@ -154,7 +158,9 @@ def test_a_pod_taken_away_counts_as_one_that_is_gone(cluster: Cluster, manifest:
 
 @settings(max_examples=50)
 @given(clusters(nodes_min=6), incoming(spread=st.lists(constraints, min_size=1)), added_pods)
-def test_adding_and_removing_a_pod_changes_nothing(cluster: Cluster, manifest: Json, added: list[Json]) -> None:
+def test_adding_and_removing_a_pod_changes_nothing(
+    cluster: PlacementCluster, manifest: Json, added: list[Json]
+) -> None:
     """Any pods, terminating ones too, on any nodes."""
     asked = Asked(cluster, NAME, manifest, SYSTEM)
     assume(not asked.skips)
@@ -171,7 +177,7 @@ def test_adding_and_removing_a_pod_changes_nothing(cluster: Cluster, manifest: J
 
 @settings(max_examples=50)
 @given(clusters(), st.lists(incoming_pods, min_size=1, max_size=6))
-def test_a_chosen_node_never_breaks_a_hard_constraint(cluster: Cluster, manifests: list[Json]) -> None:
+def test_a_chosen_node_never_breaks_a_hard_constraint(cluster: PlacementCluster, manifests: list[Json]) -> None:
     """After each placement no domain is ahead of the emptiest one by more than the constraint allows."""
     runtime = framework(cluster, NAME, SYSTEM)
     for number, manifest in enumerate(manifests):
@@ -214,5 +220,5 @@ def test_a_chosen_node_never_breaks_a_hard_constraint(cluster: Cluster, manifest
 def test_arguments_that_upstream_refuses_are_refused(wrong: Json, path: str) -> None:
     """With the path of the field."""
     with pytest.raises(ConfigurationError) as caught:
-        framework(Cluster(), NAME, wrong)
+        framework(PlacementCluster(), NAME, wrong)
     assert caught.value.field.endswith(path)

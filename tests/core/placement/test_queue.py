@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.placement.cluster import Cluster
-from headgate.core.placement.framework.events import Action, EventHint, Hint, Resource
-from headgate.core.placement.framework.status import SUCCESS, Status, unresolvable
+from headgate.core.placement.cluster import PlacementCluster
+from headgate.core.placement.framework.events import ActionType, EventHint, EventResource, Hint
+from headgate.core.placement.framework.status import SUCCESS, PluginStatus, unresolvable
 from headgate.core.placement.plugins.priority_sort import PrioritySort
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.queue import Queue
 from headgate.core.placement.queue_entry import Place, QueuedPod, QueueLimits, is_backing_off
 from headgate.core.placement.queue_events import ASSIGNED_POD_GONE, ClusterEvent, registrations
@@ -19,8 +19,8 @@ from headgate.core.placement.queue_hints import QueueProfile
 from headgate.core.placement.queue_in_flight import EVENTS_MAX
 from headgate.events.ids import UnixMs
 
-NODE_ADDED = ClusterEvent(Resource.NODE, Action.ADD)
-CLUSTER = Cluster()
+NODE_ADDED = ClusterEvent(EventResource.NODE, ActionType.ADD)
+CLUSTER = PlacementCluster()
 LIMITS = QueueLimits()
 
 
@@ -29,18 +29,18 @@ class Gates:
 
     name = "Gates"
 
-    def pre_enqueue(self, cycle: Any) -> Status:
+    def pre_enqueue(self, cycle: Any) -> PluginStatus:
         return unresolvable("gated") if cycle.spec.scheduling_gates else SUCCESS
 
     def events(self) -> tuple[EventHint, ...]:
-        return (EventHint(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),)
+        return (EventHint(EventResource.POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),)
 
 
 def profile(*declared: tuple[str, tuple[EventHint, ...]]) -> QueueProfile:
-    cycle: Callable[[Pod], Any] = lambda pod: pod  # noqa: E731 - the plugin here reads no more of it
+    cycle: Callable[[PodInfo], Any] = lambda pod: pod  # noqa: E731 - the plugin here reads no more of it
     declared = declared or (
-        ("Fit", (EventHint(Resource.POD, Action.DELETE),)),
-        ("Taints", (EventHint(Resource.NODE, Action.ADD),)),
+        ("Fit", (EventHint(EventResource.POD, ActionType.DELETE),)),
+        ("Taints", (EventHint(EventResource.NODE, ActionType.ADD),)),
     )
     return QueueProfile(cycle, PrioritySort(), (Gates(),), registrations([*declared, ("Gates", Gates().events())]))
 
@@ -49,7 +49,7 @@ def queue_of(*declared: tuple[str, tuple[EventHint, ...]], limits: QueueLimits =
     return Queue(CLUSTER, {"": profile(*declared)}, limits)
 
 
-def pod(name: str, priority: int = 0, *, is_gated: bool = False) -> Pod:
+def pod(name: str, priority: int = 0, *, is_gated: bool = False) -> PodInfo:
     spec: dict[str, Any] = {"priority": priority, "containers": [{"name": "c"}]}
     if is_gated:
         spec["schedulingGates"] = [{"name": "example.com/gate"}]
@@ -78,7 +78,7 @@ class History:
     def __init__(self) -> None:
         self.queue = queue_of()
         self.now_ms = 1_000_000
-        self.pods: dict[str, Pod] = {}
+        self.pods: dict[str, PodInfo] = {}
         self.tried: dict[str, QueuedPod] = {}
 
     @property
@@ -177,7 +177,7 @@ def test_due_is_when_time_alone_moves_something(operations: list[tuple[Any, ...]
     assert history.queue.flush_backoff(due_ms) or history.queue.flush_unschedulable(due_ms)
 
 
-def failed(queue: Queue, each: Pod, *rejectors: str, at_ms: int = 1_000_000) -> QueuedPod:
+def failed(queue: Queue, each: PodInfo, *rejectors: str, at_ms: int = 1_000_000) -> QueuedPod:
     """A pod that was tried, and rejected."""
     queue.add(each, UnixMs(at_ms))
     popped = queue.pop()
@@ -248,14 +248,14 @@ def test_hints_by_key_say_the_same_as_hints_by_pod(priorities: list[int]) -> Non
     """A hint that names what it reads is asked once for equal pods, and moves the same pods."""
     asked: list[str] = []
 
-    def hint(each: Pod, old: Any, new: Any, cluster: Cluster) -> Hint:
+    def hint(each: PodInfo, old: Any, new: Any, cluster: PlacementCluster) -> Hint:
         asked.append(each.key)
         return Hint.QUEUE if each.priority % 2 else Hint.SKIP
 
     moved = []
     for key in (None, lambda shape: shape.priority):
         asked.clear()
-        queue = queue_of(("Fit", (EventHint(Resource.NODE, Action.ADD, hint, key),)))
+        queue = queue_of(("Fit", (EventHint(EventResource.NODE, ActionType.ADD, hint, key),)))
         for number, priority in enumerate(priorities):
             failed(queue, pod(f"p{number}", priority), "Fit")
         moved.append(queue.notify(NODE_ADDED, None, None, UnixMs(1_000_000)))
@@ -266,15 +266,23 @@ def test_hints_by_key_say_the_same_as_hints_by_pod(priorities: list[int]) -> Non
 @pytest.mark.parametrize(
     ("registered", "event", "is_met"),
     [
-        ((Resource.NODE, Action.ADD), (Resource.NODE, Action.ADD), True),
-        ((Resource.POD, Action.DELETE), (Resource.ASSIGNED_POD, Action.DELETE), True),
-        ((Resource.NODE, Action.ADD), (Resource.POD, Action.ADD), False),
-        ((Resource.POD, Action.UPDATE_POD_LABEL), (Resource.UNSCHEDULED_POD, Action(0b1_1111_1111_1100)), False),
-        ((Resource.POD, Action(0b1_1111_1111_1100)), (Resource.UNSCHEDULED_POD, Action.UPDATE_POD_LABEL), True),
+        ((EventResource.NODE, ActionType.ADD), (EventResource.NODE, ActionType.ADD), True),
+        ((EventResource.POD, ActionType.DELETE), (EventResource.ASSIGNED_POD, ActionType.DELETE), True),
+        ((EventResource.NODE, ActionType.ADD), (EventResource.POD, ActionType.ADD), False),
+        (
+            (EventResource.POD, ActionType.UPDATE_POD_LABEL),
+            (EventResource.UNSCHEDULED_POD, ActionType(0b1_1111_1111_1100)),
+            False,
+        ),
+        (
+            (EventResource.POD, ActionType(0b1_1111_1111_1100)),
+            (EventResource.UNSCHEDULED_POD, ActionType.UPDATE_POD_LABEL),
+            True,
+        ),
     ],
 )
 def test_an_event_meets_registrations_that_are_no_more_specific(
-    registered: tuple[Resource, Action], event: tuple[Resource, Action], is_met: bool
+    registered: tuple[EventResource, ActionType], event: tuple[EventResource, ActionType], is_met: bool
 ) -> None:
     """MatchClusterEvents."""
     assert ClusterEvent(*event).meets(EventHint(*registered)) == is_met

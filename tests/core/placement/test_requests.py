@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.placement import Json, cluster_of, clusters, node, pod
 
-from headgate.core.placement.pods import Pod, Shapes
+from headgate.core.placement.pods import PodInfo, Shapes
 from headgate.core.placement.requests import is_extended, is_scalar
 
 MIB = 1024 * 1024
@@ -18,7 +18,7 @@ def container(name: str = "c", *, sidecar: bool = False, **requests: str) -> Jso
     return made | ({"restartPolicy": "Always"} if sidecar else {})
 
 
-def read(*containers: Json, init: tuple[Json, ...] = (), status: Json | None = None, **spec: Any) -> Pod:
+def read(*containers: Json, init: tuple[Json, ...] = (), status: Json | None = None, **spec: Any) -> PodInfo:
     manifest = pod("p", spec={"containers": list(containers), "initContainers": list(init), **spec})
     manifest["status"] = status or {}
     return Shapes().read(manifest)

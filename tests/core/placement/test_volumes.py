@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.placement.attempt import Attempt, attempt
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.attempt import PlacementAttempt, attempt
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.configuration.profiles import read_profiles
 from headgate.core.placement.framework.runtime import Framework
 from headgate.core.placement.framework.status import Code
@@ -24,7 +24,7 @@ class Storage:
     """Three nodes, a class of local volumes and one of volumes that are made."""
 
     def __init__(self) -> None:
-        self.cluster = Cluster()
+        self.cluster = PlacementCluster()
         for name in ("n0", "n1", "n2"):
             labels = {"kubernetes.io/hostname": name}
             node = {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": {"cpu": "8", "pods": "9"}}}
@@ -58,7 +58,7 @@ class Storage:
         manifest = {"metadata": {"name": name, "namespace": "a", "uid": f"uid-{name}"}, "spec": spec}
         self.cluster.put(PersistentVolumeClaim, f"a/{name}", read(manifest, PersistentVolumeClaim))
 
-    def tried(self, *claims: str, **spec: Any) -> Attempt:
+    def tried(self, *claims: str, **spec: Any) -> PlacementAttempt:
         volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
         full = {"schedulerName": "default-scheduler", "containers": [{"name": "c"}], "volumes": volumes, **spec}
         metadata = {"name": f"p-{'-'.join(claims)}", "namespace": "a", "uid": "u"}
@@ -66,7 +66,7 @@ class Storage:
         self.cluster.set_pod(pod)
         return attempt(self.framework, pod, self.cluster.index(NodeOrder).scan(0, 100))
 
-    def reserve(self, made: Attempt) -> Any:
+    def reserve(self, made: PlacementAttempt) -> Any:
         node = self.cluster.node(made.node)
         assert node is not None
         reserved = self.framework.binding.reserve(made.cycle, node)

@@ -7,5 +7,5 @@ the tables (`review`), and the same tables are rendered into admission policies 
 
 Owns: the rules of admission, how they are evaluated, and the objects that tell the API server about them.
 Called by: the webhook process, `headgate crds install`, the generated manifests and reference pages.
-May import: api, config, kubernetes, events.
+May import: jobs, api, config, kubernetes, events.
 """

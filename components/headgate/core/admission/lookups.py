@@ -33,7 +33,7 @@ class LookupFailedError(Exception):
     """Raised when what an object depends on cannot be found. The object is refused: nobody knows whether it may be."""
 
 
-class ObjectRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ObjectReference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What an object says of another one: of its controller, or of its runtime, which has no uid there."""
 
     api_version: str
@@ -55,7 +55,7 @@ class ObjectRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return f"{self.kind} {self.name}"
 
 
-Asking = Generator[ObjectRef, Json | None, Answer]
+Asking = Generator[ObjectReference, Json | None, Answer]
 """Yields each object that has to be read, is sent it, or None when it is gone, and returns what was asked for."""
 
 
@@ -114,11 +114,11 @@ def _managed_above(found: Json, settings: AdmissionSettings, *, is_new: bool) ->
     return False
 
 
-def _controller_of(found: Json) -> ObjectRef | None:
+def _controller_of(found: Json) -> ObjectReference | None:
     """The owner reference of the controller, if that is of a kind that owns jobs or pods."""
     for each in found["metadata"].get("ownerReferences") or ():
         if each.get("controller") and f"{each['apiVersion']}/{each['kind']}" in OWNING_KINDS:
-            return msgspec.convert(each, ObjectRef)
+            return msgspec.convert(each, ObjectReference)
     return None
 
 
@@ -136,7 +136,7 @@ def _pod_sets(found: Json) -> Asking[tuple[Json, ...]]:
     if problem:
         raise LookupFailedError(problem)
     kind = kind.partition(".")[0]
-    runtime = yield ObjectRef(api_version=TRAIN_JOB.api_version, kind=kind, name=name)
+    runtime = yield ObjectReference(api_version=TRAIN_JOB.api_version, kind=kind, name=name)
     if runtime is None:
         raise LookupFailedError(f"runtime '{name}' not found")
     try:

@@ -6,6 +6,7 @@ profile. Nothing here acts; what was decided is the result.
 
     objects        the parts of API objects that are read
     pods, nodes    a pod with its interned shape; a node with its pods
+    arrays         rows of the columns, and numbers per row
     columns        the nodes as flat arrays; `cluster` keeps them current, `counts` counts pods per topology domain
     framework      the contract of plugins, the runtime that runs them in order and keeps their answers
     plugins        those of the kube-scheduler

@@ -10,20 +10,21 @@ from typing import Any, Final, Literal
 import msgspec
 import numpy as np
 
-from headgate.core.placement.framework.cycle import Cycle
+from headgate.core.placement.arrays import Ints, Rows
+from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.kept import FEW
-from headgate.core.placement.framework.plugin import Ints, PostFiltered, Rows
+from headgate.core.placement.framework.plugin import PostFiltered
 from headgate.core.placement.framework.runtime import Framework, PreFilterOutcome, Scored
 from headgate.core.placement.framework.status import (
     SUCCESS,
     Code,
     PluginError,
-    Status,
+    PluginStatus,
     error,
     unresolvable,
 )
 from headgate.core.placement.messages import NO_NODES, fit_error
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.scan import Scan
 from headgate.core.placement.verdicts import NO_IDS, NO_ROWS, Verdicts, unlooked
 
@@ -44,7 +45,7 @@ def nodes_to_find(nodes: int, percentage: int) -> int:
     return max(nodes * percentage // 100, NODES_MIN)
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class PlacementAttempt(msgspec.Struct, frozen=True):
     """
     What an attempt decided, and all it was decided by.
 
@@ -55,16 +56,16 @@ class Attempt(msgspec.Struct, frozen=True):
     `nominated_rejected` is why the node that the pod was nominated to before was refused.
     """
 
-    cycle: Cycle
+    cycle: PlacementCycle
     path: Path
     pre_filtered: PreFilterOutcome
     verdicts: Verdicts
     feasible: Rows = NO_ROWS
-    nominated_rejected: Status | None = None
+    nominated_rejected: PluginStatus | None = None
     scored: Scored | None = None
     best: Rows = NO_ROWS
     node: str = ""
-    status: Status = SUCCESS
+    status: PluginStatus = SUCCESS
     message: str = ""
     rejectors: tuple[str, ...] = ()
     post_filtered: PostFiltered | None = None
@@ -76,7 +77,7 @@ class Attempt(msgspec.Struct, frozen=True):
         return "Unschedulable" if self.status.is_rejected else "SchedulerError"
 
 
-def attempt(framework: Framework, pod: Pod, scan: Scan) -> Attempt:
+def attempt(framework: Framework, pod: PodInfo, scan: Scan) -> PlacementAttempt:
     """Try to place a pod that waits."""
     cycle = framework.cycle(pod)
     if not len(scan.order):
@@ -87,9 +88,9 @@ def attempt(framework: Framework, pod: Pod, scan: Scan) -> Attempt:
         return _failed(cycle, error(str(failure)))
 
 
-def _failed(cycle: Cycle, status: Status) -> Attempt:
+def _failed(cycle: PlacementCycle, status: PluginStatus) -> PlacementAttempt:
     """An attempt that ended before it was known which nodes are feasible."""
-    return Attempt(
+    return PlacementAttempt(
         cycle=cycle,
         path="none",
         pre_filtered=PreFilterOutcome(),
@@ -103,14 +104,14 @@ def _failed(cycle: Cycle, status: Status) -> Attempt:
 class _Search:
     """The attempt of one pod."""
 
-    def __init__(self, framework: Framework, cycle: Cycle, scan: Scan) -> None:
+    def __init__(self, framework: Framework, cycle: PlacementCycle, scan: Scan) -> None:
         self._framework = framework
         self._cluster = framework.cluster
         self._cycle = cycle
         self._scan = scan
-        self._nominated_rejected: Status | None = None
+        self._nominated_rejected: PluginStatus | None = None
 
-    def run(self) -> Attempt:
+    def run(self) -> PlacementAttempt:
         """The result."""
         outcome = self._framework.pre_filter(self._cycle)
         if outcome.status.code == Code.ERROR:
@@ -129,7 +130,7 @@ class _Search:
             return self._unschedulable("none", outcome, verdicts)
         return self._placed(outcome, verdicts, feasible)
 
-    def _on_nominated_node(self, outcome: PreFilterOutcome) -> Attempt | None:
+    def _on_nominated_node(self, outcome: PreFilterOutcome) -> PlacementAttempt | None:
         """The pod on the node that it is nominated to, which is looked at before all others; None if it is refused."""
         node = self._cluster.node(self._cycle.pod.nominated_node_name)
         if node is None:
@@ -183,7 +184,7 @@ class _Search:
                 ids[rows == node.row] = id_of(self._framework.filter_with_nominated(self._cycle, node))
         return ids
 
-    def _placed(self, outcome: PreFilterOutcome, verdicts: Verdicts, feasible: Rows) -> Attempt:
+    def _placed(self, outcome: PreFilterOutcome, verdicts: Verdicts, feasible: Rows) -> PlacementAttempt:
         if len(feasible) == 1:
             name = self._cluster.name_of(int(feasible[0]))
             return self._attempt("single", outcome, verdicts, feasible=feasible, best=feasible, node=name)
@@ -194,7 +195,7 @@ class _Search:
         name = self._cluster.name_of(int(best[0]))
         return self._attempt("scored", outcome, verdicts, feasible=feasible, scored=scored, best=best, node=name)
 
-    def _unschedulable(self, path: Path, outcome: PreFilterOutcome, verdicts: Verdicts) -> Attempt:
+    def _unschedulable(self, path: Path, outcome: PreFilterOutcome, verdicts: Verdicts) -> PlacementAttempt:
         counts = verdicts.counts()
         plugins = [status.plugin for status, _ in counts]
         if path == "prefilter":
@@ -213,15 +214,15 @@ class _Search:
             path,
             outcome,
             verdicts,
-            status=Status(Code.UNSCHEDULABLE, (message,)),
+            status=PluginStatus(Code.UNSCHEDULABLE, (message,)),
             message=message,
             rejectors=tuple(rejectors),
             post_filtered=helped,
             nominated=nominated,
         )
 
-    def _attempt(self, path: Path, outcome: PreFilterOutcome, verdicts: Verdicts, **parts: Any) -> Attempt:
-        return Attempt(
+    def _attempt(self, path: Path, outcome: PreFilterOutcome, verdicts: Verdicts, **parts: Any) -> PlacementAttempt:
+        return PlacementAttempt(
             cycle=self._cycle,
             path=path,
             pre_filtered=outcome,

@@ -5,7 +5,7 @@ The owner of the state tells it every change (`set_node`, `set_pod`, `put`, …)
 derived of it, current, each change in the time of what it touches. Plugins read it. Nothing here depends on the order
 in which equal states were reached, except rows.
 
-A row that changes is written into a journal, so that kept answers look again at that row alone (`Journal`).
+A row that changes is written into a journal, so that kept answers look again at that row alone (`RowJournal`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,19 +13,19 @@ from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
+from headgate.core.placement.arrays import Rows
 from headgate.core.placement.columns import Columns
-from headgate.core.placement.framework.plugin import Rows
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.nodes import NodeObject
-from headgate.core.placement.pods import Pod, Shapes
+from headgate.core.placement.pods import PodInfo, Shapes
 
 JOURNAL_LEN_MAX: Final = 65_536
 """Entries of a journal. Who has not looked for longer looks at all rows."""
 
-NO_NOMINATIONS: Final[Mapping[str, Pod]] = {}
+NO_NOMINATIONS: Final[Mapping[str, PodInfo]] = {}
 
 
-class Journal:
+class RowJournal:
     """Which rows have changed, in order. Positions count from the first change on."""
 
     def __init__(self) -> None:
@@ -49,14 +49,14 @@ class Journal:
         return self._rows[position - self._dropped :] if position >= self._dropped else None
 
 
-class Index(Protocol):
-    """Something counted over all pods and nodes, kept current by the cluster (`Cluster.index`)."""
+class ClusterIndex(Protocol):
+    """Something counted over all pods and nodes, kept current by the cluster (`PlacementCluster.index`)."""
 
-    def pod_added(self, pod: Pod, node: NodeInfo) -> None:
+    def pod_added(self, pod: PodInfo, node: NodeInfo) -> None:
         """A pod is on a node (which has it already)."""
         ...
 
-    def pod_removed(self, pod: Pod, node: NodeInfo) -> None:
+    def pod_removed(self, pod: PodInfo, node: NodeInfo) -> None:
         """A pod is no longer on a node (which lacks it already)."""
         ...
 
@@ -69,31 +69,31 @@ class Index(Protocol):
         ...
 
     def object_put(self, kind: type, key: str) -> None:
-        """An object of another kind (`Cluster.objects`) is new, has changed or is gone."""
+        """An object of another kind (`PlacementCluster.objects`) is new, has changed or is gone."""
         ...
 
 
-IndexT = TypeVar("IndexT", bound=Index)
+IndexT = TypeVar("IndexT", bound=ClusterIndex)
 ObjectT = TypeVar("ObjectT")
 
 
-class Cluster:
+class PlacementCluster:
     """The state. `pods` are all that are not over, by key, those without a node included."""
 
     def __init__(self) -> None:
         self.shapes = Shapes()
         self.columns = Columns()
-        self.pods: dict[str, Pod] = {}
-        self.node_journal = Journal()
+        self.pods: dict[str, PodInfo] = {}
+        self.node_journal = RowJournal()
         """Rows whose Node object has changed."""
-        self.pod_journal = Journal()
+        self.pod_journal = RowJournal()
         """Rows whose pods have changed."""
-        self._ghosts: dict[str, dict[str, Pod]] = {}
+        self._ghosts: dict[str, dict[str, PodInfo]] = {}
         self._objects: dict[type, dict[str, Any]] = {}
         self._versions: dict[type, int] = {}
-        self._nominated_to: dict[str, dict[str, Pod]] = {}
+        self._nominated_to: dict[str, dict[str, PodInfo]] = {}
         self._nominations: dict[str, str] = {}
-        self._indexes: dict[type, Index] = {}
+        self._indexes: dict[type, ClusterIndex] = {}
 
     # --- what plugins read -----------------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class Cluster:
         """A number that changes whenever an object of the kind does."""
         return self._versions.get(kind, 0)
 
-    def nominated_to(self, node: str) -> Mapping[str, Pod]:
+    def nominated_to(self, node: str) -> Mapping[str, PodInfo]:
         """The pods that are nominated to a node, by key."""
         return self._nominated_to.get(node, NO_NOMINATIONS)
 
@@ -177,7 +177,7 @@ class Cluster:
         for index in self._indexes.values():
             index.node_removed(info)
 
-    def set_pod(self, pod: Pod) -> None:
+    def set_pod(self, pod: PodInfo) -> None:
         """A pod exists or has changed: it takes up what it requests on its node, unless it is over."""
         old = self._take_off(pod.key)
         if pod.is_over:
@@ -223,7 +223,7 @@ class Cluster:
 
     # --- pods on nodes ---------------------------------------------------------------------------------------------
 
-    def _put_on(self, pod: Pod) -> None:
+    def _put_on(self, pod: PodInfo) -> None:
         info = self.node(pod.node_name)
         if info is None:
             self._ghosts.setdefault(pod.node_name, {})[pod.key] = pod
@@ -233,7 +233,7 @@ class Cluster:
         for index in self._indexes.values():
             index.pod_added(pod, info)
 
-    def _take_off(self, key: str) -> Pod | None:
+    def _take_off(self, key: str) -> PodInfo | None:
         pod = self.pods.pop(key, None)
         if pod is None or not pod.node_name:
             return pod

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.core.placement.framework.plugin import Ints, Rows
+from headgate.core.placement.arrays import Ints, Rows
 from headgate.core.placement.nodes import NodeInfo
 from headgate.events.objects import Taint
 
@@ -22,7 +22,7 @@ Bools = NDArray[np.bool_]
 _ROWS_FIRST: Final = 64
 
 
-class Column:
+class NodeColumn:
     """One growing array and what fills it."""
 
     __slots__ = ("_array", "value_of")
@@ -54,13 +54,13 @@ class Columns:
         self.infos: list[NodeInfo | None] = []
         """The nodes by row."""
         self._free: list[int] = []
-        self._of_nodes: dict[str, Column] = {}
-        self._of_pods: dict[str, Column] = {}
+        self._of_nodes: dict[str, NodeColumn] = {}
+        self._of_pods: dict[str, NodeColumn] = {}
         self._label_values: dict[str, dict[str, int]] = {}
         self._taint_ids: dict[tuple[Taint, ...], int] = {(): 0}
         self.taint_lists: list[tuple[Taint, ...]] = [()]
         """The distinct lists of taints, by the ids of the column `taints`."""
-        self._alive = self._of_nodes["alive"] = Column(lambda _: 1, np.bool_, _ROWS_FIRST)
+        self._alive = self._of_nodes["alive"] = NodeColumn(lambda _: 1, np.bool_, _ROWS_FIRST)
         self._unschedulable = self._node_column(
             "unschedulable", lambda info: int(info.node.spec.unschedulable), np.bool_
         )
@@ -180,13 +180,15 @@ class Columns:
 
     # --- columns ---------------------------------------------------------------------------------------------------
 
-    def _node_column(self, name: str, value_of: Callable[[NodeInfo], int], kind: type[np.generic] = np.int64) -> Column:
-        return self._filled(self._of_nodes, name, Column(value_of, kind, max(self.size, _ROWS_FIRST)))
+    def _node_column(
+        self, name: str, value_of: Callable[[NodeInfo], int], kind: type[np.generic] = np.int64
+    ) -> NodeColumn:
+        return self._filled(self._of_nodes, name, NodeColumn(value_of, kind, max(self.size, _ROWS_FIRST)))
 
-    def _pod_column(self, name: str, value_of: Callable[[NodeInfo], int]) -> Column:
-        return self._filled(self._of_pods, name, Column(value_of, np.int64, max(self.size, _ROWS_FIRST)))
+    def _pod_column(self, name: str, value_of: Callable[[NodeInfo], int]) -> NodeColumn:
+        return self._filled(self._of_pods, name, NodeColumn(value_of, np.int64, max(self.size, _ROWS_FIRST)))
 
-    def _filled(self, columns: dict[str, Column], name: str, column: Column) -> Column:
+    def _filled(self, columns: dict[str, NodeColumn], name: str, column: NodeColumn) -> NodeColumn:
         columns[name] = column
         for info in self.nodes():
             column.set(info.row, column.value_of(info))

@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from typing import Final
 
-from headgate.core.placement.framework.status import Status
+from headgate.core.placement.framework.status import PluginStatus
 
 NO_NODES: Final = "no nodes available to schedule pods"
 
 
-def fit_error(nodes: int, before: str, rejections: Iterable[tuple[Status, int]], absent: Status, helped: str) -> str:
+def fit_error(
+    nodes: int, before: str, rejections: Iterable[tuple[PluginStatus, int]], absent: PluginStatus, helped: str
+) -> str:
     """
     Why a pod does not fit.
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from headgate.core.kubernetes.quantities import amount
 from headgate.core.placement.objects.nodes import NodeObject
-from headgate.core.placement.objects.pods import Affinity, PodAffinity
-from headgate.core.placement.pods import HostPort, Pod
+from headgate.core.placement.objects.pods import AffinityObject, PodAffinity
+from headgate.core.placement.pods import HostPort, PodInfo
 from headgate.core.placement.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
 
 _BASIC: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
@@ -56,9 +56,9 @@ class NodeInfo:
         self.requested: dict[str, int] = {}
         self.nonzero_cpu_milli = 0
         self.nonzero_memory_bytes = 0
-        self.pods: dict[str, Pod] = {}
-        self.affinity_pods: dict[str, Pod] = {}
-        self.anti_affinity_pods: dict[str, Pod] = {}
+        self.pods: dict[str, PodInfo] = {}
+        self.affinity_pods: dict[str, PodInfo] = {}
+        self.anti_affinity_pods: dict[str, PodInfo] = {}
         self.ports: dict[HostPort, None] = {}
         self.claims: dict[str, int] = {}
 
@@ -83,7 +83,7 @@ class NodeInfo:
         copy.ports, copy.claims = dict(self.ports), dict(self.claims)
         return copy
 
-    def add(self, pod: Pod) -> None:
+    def add(self, pod: PodInfo) -> None:
         """A pod is on the node."""
         self.pods[pod.key] = pod
         if has_affinity(pod.spec.affinity):
@@ -98,7 +98,7 @@ class NodeInfo:
                 claim = f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"
                 self.claims[claim] = self.claims.get(claim, 0) + 1
 
-    def remove(self, pod: Pod) -> None:
+    def remove(self, pod: PodInfo) -> None:
         """A pod is no longer on the node. Raises KeyError if it was not."""
         held = self.pods.pop(pod.key)
         self.affinity_pods.pop(pod.key, None)
@@ -113,7 +113,7 @@ class NodeInfo:
                 if self.claims[claim] <= 0:
                     del self.claims[claim]
 
-    def _count(self, pod: Pod, sign: int) -> None:
+    def _count(self, pod: PodInfo, sign: int) -> None:
         requests = pod.requests
         for resource, value in requests.requests.items():
             self.requested[resource] = self.requested.get(resource, 0) + sign * value
@@ -121,12 +121,12 @@ class NodeInfo:
         self.nonzero_memory_bytes += sign * requests.nonzero_memory_bytes
 
 
-def has_affinity(affinity: Affinity | None) -> bool:
+def has_affinity(affinity: AffinityObject | None) -> bool:
     """Whether a pod has any pod affinity or anti-affinity."""
     return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
 
 
-def has_required_anti_affinity(affinity: Affinity | None) -> bool:
+def has_required_anti_affinity(affinity: AffinityObject | None) -> bool:
     """Whether a pod has required anti-affinity."""
     terms = (affinity.pod_anti_affinity if affinity is not None else None) or _NO_AFFINITY
     return bool(terms.required_during_scheduling_ignored_during_execution)

@@ -2,8 +2,8 @@
 A pod as placement reads it, and its shape.
 
 The shape is everything of a pod that placement reads and that equal pods have in common: namespace, labels, controller
-and spec. It is interned: pods of one template share one `Shape`, with what is computed of it, and what plugins have
-found out for one of them holds for all. `Pod` adds what is of each pod: its name, node, nomination, status.
+and spec. It is interned: pods of one template share one `PodShape`, with what is computed of it, and what plugins have
+found out for one of them holds for all. `PodInfo` adds what is of each pod: its name, node, nomination, status.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from headgate.core.kubernetes.conditions import parse_rfc3339
-from headgate.core.placement.objects.metadata import Metadata, Owner, read
-from headgate.core.placement.objects.pods import PodObject, PodSpec, PodStatus
+from headgate.core.placement.objects.metadata import MetadataObject, Owner, read
+from headgate.core.placement.objects.pods import PodObject, PodSpecObject, PodStatusObject
 from headgate.core.placement.requests import Amounts, PodRequests, requests_of, scored_requests
 from headgate.events.ids import UnixMs
 
@@ -26,7 +26,7 @@ HostPort = tuple[str, str, int]
 """Host IP (0.0.0.0 for all), protocol, port."""
 
 
-class Shape:
+class PodShape:
     """What equal pods have in common. Compared by identity; `number` is unique."""
 
     __slots__ = (
@@ -42,7 +42,7 @@ class Shape:
     )
 
     def __init__(
-        self, number: int, namespace: str, labels: Mapping[str, str], owner: Owner | None, spec: PodSpec
+        self, number: int, namespace: str, labels: Mapping[str, str], owner: Owner | None, spec: PodSpecObject
     ) -> None:
         self.number = number
         self.namespace = namespace
@@ -52,19 +52,19 @@ class Shape:
         self.spec = spec
         """Without the node's name."""
         self.priority = spec.priority or 0
-        self.requests: PodRequests = requests_of(spec, PodStatus())
+        self.requests: PodRequests = requests_of(spec, PodStatusObject())
         self.scored_requests: Amounts = scored_requests(spec)
         self.host_ports: tuple[HostPort, ...] = _host_ports(spec)
 
 
-class Pod(msgspec.Struct, frozen=True, eq=False):
+class PodInfo(msgspec.Struct, frozen=True, eq=False):
     """A pod. `key` is `namespace/name`; `requests` are those of its shape, except during a resize."""
 
     key: str
     uid: str
     name: str
     namespace: str
-    shape: Shape
+    shape: PodShape
     requests: PodRequests
     priority: int
     node_name: str
@@ -82,7 +82,7 @@ class Pod(msgspec.Struct, frozen=True, eq=False):
         return self.shape.labels
 
     @property
-    def spec(self) -> PodSpec:
+    def spec(self) -> PodSpecObject:
         """The spec, without the node's name."""
         return self.shape.spec
 
@@ -92,19 +92,19 @@ class Shapes:
 
     def __init__(self) -> None:
         self._encoder = msgspec.msgpack.Encoder(order="deterministic")
-        self._shapes: dict[bytes, Shape] = {}
+        self._shapes: dict[bytes, PodShape] = {}
         self._made = 0
 
-    def read(self, manifest: Mapping[str, Any]) -> Pod:
+    def read(self, manifest: Mapping[str, Any]) -> PodInfo:
         """A pod of its manifest. Raises msgspec.ValidationError or QuantityError, which name what is wrong."""
         return self.pod_of(read(manifest, PodObject))
 
-    def pod_of(self, pod: PodObject) -> Pod:
+    def pod_of(self, pod: PodObject) -> PodInfo:
         """A pod as placement reads it. Raises QuantityError."""
         metadata, status = pod.metadata, pod.status
         shape = self._shape_of(metadata, pod.spec)
         is_resizing = bool(status.container_statuses or status.init_container_statuses or status.resources)
-        return Pod(
+        return PodInfo(
             key=metadata.key,
             uid=metadata.uid,
             name=metadata.name,
@@ -120,7 +120,7 @@ class Shapes:
             object=pod,
         )
 
-    def _shape_of(self, metadata: Metadata, spec: PodSpec) -> Shape:
+    def _shape_of(self, metadata: MetadataObject, spec: PodSpecObject) -> PodShape:
         if spec.node_name:
             spec = msgspec.structs.replace(spec, node_name="")
         owner = next((each for each in metadata.owner_references if each.controller), None)
@@ -130,11 +130,11 @@ class Shapes:
             if len(self._shapes) >= SHAPES_MAX:
                 self._shapes.clear()
             self._made += 1
-            known = self._shapes[encoded] = Shape(self._made, metadata.namespace, metadata.labels, owner, spec)
+            known = self._shapes[encoded] = PodShape(self._made, metadata.namespace, metadata.labels, owner, spec)
         return known
 
 
-def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+def _host_ports(spec: PodSpecObject) -> tuple[HostPort, ...]:
     """
     The ports of the node that a pod occupies: of containers, and of init containers that keep running.
 

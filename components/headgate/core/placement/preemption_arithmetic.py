@@ -12,14 +12,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.plugin import Ints, Reads, Rows
+from headgate.core.placement.arrays import Ints, Rows
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.plugin import Reads
 from headgate.core.placement.framework.steps import FilterStep
 from headgate.core.placement.framework.supposing import AmountsFilter, EasedFilter
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.preemption_budgets import UNPROTECTED, Budgets
 from headgate.core.placement.preemption_dry_run import NO_VICTIMS
-from headgate.core.placement.preemption_found import Found
+from headgate.core.placement.preemption_found import FoundCandidates
 from headgate.core.placement.preemption_pods import PodsByImportance
 from headgate.core.placement.requests import PODS
 
@@ -33,7 +34,7 @@ class Arithmetic:
     """The preemption of one pod, in arrays. `of` makes it for pods that it holds for."""
 
     def __init__(
-        self, cycle: Cycle, steps: list[FilterStep], asking: AmountsFilter, amounts: Mapping[str, int]
+        self, cycle: PlacementCycle, steps: list[FilterStep], asking: AmountsFilter, amounts: Mapping[str, int]
     ) -> None:
         self._cycle = cycle
         self._columns = cycle.cluster.columns
@@ -46,9 +47,9 @@ class Arithmetic:
         self._claimed = self._claims()
 
     @classmethod
-    def of(cls, cycle: Cycle) -> "Arithmetic | None":
+    def of(cls, cycle: PlacementCycle) -> "Arithmetic | None":
         """For the pod of a cycle; None if sums do not tell of any node."""
-        steps = [step for step in cycle.framework.filters if step.name not in cycle.skipped_filters]
+        steps: list[FilterStep] = [step for step in cycle.framework.filters if step.name not in cycle.skipped_filters]
         asking: AmountsFilter | None = None
         for step in steps:
             if isinstance(step.plugin, AmountsFilter) and asking is None:
@@ -132,7 +133,7 @@ class Arithmetic:
 
     # --- victims ---------------------------------------------------------------------------------------------------
 
-    def found(self, rows: Rows) -> Found:
+    def found(self, rows: Rows) -> FoundCandidates:
         """Who would have to go from each of some rows that the pod would fit on."""
         width = int(self._columns.pod_count[rows].max(initial=1))
         priorities = self._pods.priorities[rows, :width]
@@ -140,7 +141,7 @@ class Arithmetic:
         violating = self._violating(rows, is_lower)
         victims = self._victims(rows, is_lower, violating)
         every, first = np.arange(len(rows)), victims.argmax(axis=1)
-        return Found(
+        return FoundCandidates(
             rows=rows,
             violations=np.zeros(len(rows), dtype=np.int64) if violating is None else (victims & violating).sum(axis=1),
             highest=priorities[every, first],
@@ -186,7 +187,7 @@ class Arithmetic:
                 requests.append(every[rows[:, None], np.minimum(coming, width - 1)])
         return requests
 
-    def _victims_at(self, row: int, victims: Bools) -> tuple[Pod, ...]:
+    def _victims_at(self, row: int, victims: Bools) -> tuple[PodInfo, ...]:
         pods = self._pods.pods(row)
         return tuple(pods[place] for place in np.flatnonzero(victims).tolist())
 

@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 
 from headgate.core.kubernetes.selectors import matches_labels
-from headgate.core.placement.cluster import Cluster
-from headgate.core.placement.framework.plugin import Ints
+from headgate.core.placement.arrays import Ints
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.nodes import NodeObject
 from headgate.core.placement.objects.owners import PodDisruptionBudget
-from headgate.core.placement.pods import Pod, Shape
+from headgate.core.placement.pods import PodInfo, PodShape
 from headgate.events.objects import LabelSelector
 
 SHAPES_MAX: Final = 50_000
@@ -32,7 +32,7 @@ class Budgets:
     Budgets and groups are numbers: their places in `all` and `groups`.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: PlacementCluster) -> None:
         self._cluster = cluster
         self.all: list[PodDisruptionBudget] = []
         """The budgets that select any pod."""
@@ -45,7 +45,7 @@ class Budgets:
         self._selecting: tuple[object, ...] = ()
         self._read()
 
-    def group_of(self, shape: Shape) -> int:
+    def group_of(self, shape: PodShape) -> int:
         """The group of the pods of a shape."""
         known = self._of_shape.get(shape.number)
         if known is None:
@@ -57,7 +57,7 @@ class Budgets:
                 self.groups.append(budgets)
         return known
 
-    def violating(self, pods: Sequence[Pod]) -> list[bool]:
+    def violating(self, pods: Sequence[PodInfo]) -> list[bool]:
         """Of each of some pods that would go, in this order, whether a budget does not allow it any more."""
         left: dict[int, int] = {}
         violating = []
@@ -74,7 +74,7 @@ class Budgets:
         """How many pods a budget allows to go."""
         return self.all[number].status.disruptions_allowed
 
-    def is_counted(self, number: int, pod: Pod) -> bool:
+    def is_counted(self, number: int, pod: PodInfo) -> bool:
         """Whether a budget counts a pod as gone already."""
         return pod.name in self.all[number].status.disrupted_pods
 
@@ -103,10 +103,10 @@ class Budgets:
     def node_removed(self, node: NodeInfo) -> None:
         """Without effect."""
 
-    def pod_added(self, pod: Pod, node: NodeInfo) -> None:
+    def pod_added(self, pod: PodInfo, node: NodeInfo) -> None:
         """Without effect."""
 
-    def pod_removed(self, pod: Pod, node: NodeInfo) -> None:
+    def pod_removed(self, pod: PodInfo, node: NodeInfo) -> None:
         """Without effect."""
 
     def _read(self) -> None:
@@ -122,7 +122,7 @@ class Budgets:
             self.version += 1
 
 
-def _selects(budget: PodDisruptionBudget, shape: Shape) -> bool:
+def _selects(budget: PodDisruptionBudget, shape: PodShape) -> bool:
     if not shape.labels or budget.metadata.namespace != shape.namespace:
         return False
     return matches_labels(budget.spec.selector, shape.labels)

@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.status import SUCCESS, Status, error, unresolvable
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.status import SUCCESS, PluginStatus, error, unresolvable
 from headgate.core.placement.nodes import NodeInfo
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.preemption_budgets import Budgets
 from headgate.events.ids import UnixMs
 
@@ -22,7 +22,7 @@ NOT_STARTED: Final = UnixMs(2**62)
 """The start of pods that have not started: after all others."""
 
 
-class DryRun(msgspec.Struct, frozen=True):
+class PreemptionDryRun(msgspec.Struct, frozen=True):
     """
     What preemption on a node comes to.
 
@@ -30,30 +30,30 @@ class DryRun(msgspec.Struct, frozen=True):
     least, and `violations` how many of them have a disruption budget that does not allow it.
     """
 
-    status: Status = SUCCESS
-    victims: tuple[Pod, ...] = ()
+    status: PluginStatus = SUCCESS
+    victims: tuple[PodInfo, ...] = ()
     violations: int = 0
 
 
-def importance(pod: Pod) -> tuple[int, int, str]:
+def importance(pod: PodInfo) -> tuple[int, int, str]:
     """Ascending from the most important pod: by priority, then those that have run longer, then by name."""
     return (-pod.priority, NOT_STARTED if pod.started_ms is None else pod.started_ms, pod.key)
 
 
-def dry_run(cycle: Cycle, node: NodeInfo) -> DryRun:
+def dry_run(cycle: PlacementCycle, node: NodeInfo) -> PreemptionDryRun:
     """Preemption on one node, simulated with all filters."""
     lower = [pod for pod in node.pods.values() if pod.priority < cycle.pod.priority]
     if not lower:
-        return DryRun(NO_VICTIMS)
+        return PreemptionDryRun(NO_VICTIMS)
     hypothesis = _Hypothesis(cycle, node)
     for pod in lower:
         hypothesis.remove(pod)
     status = hypothesis.status()
     if not status.is_success:
-        return DryRun(status)
+        return PreemptionDryRun(status)
     lower.sort(key=importance)
     violating = cycle.cluster.index(Budgets).violating(lower)
-    victims: list[Pod] = []
+    victims: list[PodInfo] = []
     violations = 0
     for is_violating in (True, False):
         for pod, violates in zip(lower, violating, strict=True):
@@ -61,11 +61,11 @@ def dry_run(cycle: Cycle, node: NodeInfo) -> DryRun:
                 victims.append(pod)
                 violations += violates
     if not victims:
-        return DryRun(no_victim(node.name))
-    return DryRun(SUCCESS, tuple(sorted(victims, key=importance)), violations)
+        return PreemptionDryRun(no_victim(node.name))
+    return PreemptionDryRun(SUCCESS, tuple(sorted(victims, key=importance)), violations)
 
 
-def no_victim(node: str) -> Status:
+def no_victim(node: str) -> PluginStatus:
     """That the pod was rejected, and fits although all pods stay: the filters contradict each other."""
     return error(f'expected at least one victim pod on node "{node}"')
 
@@ -73,20 +73,20 @@ def no_victim(node: str) -> Status:
 class _Hypothesis:
     """A copy of a node and of what the pre-filters found, from which pods are taken and to which they come back."""
 
-    def __init__(self, cycle: Cycle, node: NodeInfo) -> None:
+    def __init__(self, cycle: PlacementCycle, node: NodeInfo) -> None:
         self._cycle = cycle.clone()
         self._node = node.clone()
 
-    def status(self) -> Status:
+    def status(self) -> PluginStatus:
         """What the filters say now."""
         return self._cycle.framework.filter_with_nominated(self._cycle, self._node)
 
-    def remove(self, pod: Pod) -> None:
+    def remove(self, pod: PodInfo) -> None:
         """A pod leaves."""
         self._node.remove(pod)
         self._cycle.framework.remove_pod(self._cycle, pod, self._node)
 
-    def spares(self, pod: Pod) -> bool:
+    def spares(self, pod: PodInfo) -> bool:
         """Bring a pod back, if the filters pass with it; whether they do."""
         self._node.add(pod)
         self._cycle.framework.add_pod(self._cycle, pod, self._node)

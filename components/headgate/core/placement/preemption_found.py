@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headgate.core.placement.framework.plugin import Ints, Rows
-from headgate.core.placement.pods import Pod
-from headgate.core.placement.preemption_dry_run import NOT_STARTED, DryRun
+from headgate.core.placement.arrays import Ints, Rows
+from headgate.core.placement.pods import PodInfo
+from headgate.core.placement.preemption_dry_run import NOT_STARTED, PreemptionDryRun
 
 
-class Found(NamedTuple):
+class FoundCandidates(NamedTuple):
     """Candidates, one per place in the arrays. `priorities` are sums, each priority counted from the lowest one on."""
 
     rows: Rows
@@ -24,7 +24,7 @@ class Found(NamedTuple):
     priorities: Ints
     counts: Ints
     started: Ints
-    victims_of: Callable[[int], tuple[Pod, ...]]
+    victims_of: Callable[[int], tuple[PodInfo, ...]]
 
     def best(self) -> list[int]:
         """The places that are equal by all criteria."""
@@ -36,11 +36,11 @@ class Found(NamedTuple):
             places = places[values == values.min()]
         return places.tolist()
 
-    def only(self, places: Sequence[int] | Rows) -> "Found":
+    def only(self, places: Sequence[int] | Rows) -> "FoundCandidates":
         """Some of them."""
         chosen = np.array(places, dtype=np.intp)
         origins = chosen.tolist()
-        return Found(
+        return FoundCandidates(
             self.rows[chosen],
             self.violations[chosen],
             self.highest[chosen],
@@ -51,13 +51,13 @@ class Found(NamedTuple):
         )
 
 
-def found_of(runs: Sequence[tuple[int, DryRun]]) -> Found:
+def found_of(runs: Sequence[tuple[int, PreemptionDryRun]]) -> FoundCandidates:
     """Candidates from single dry runs that found victims, by row."""
 
-    def column(of: Callable[[DryRun], int]) -> Ints:
+    def column(of: Callable[[PreemptionDryRun], int]) -> Ints:
         return np.array([of(run) for _, run in runs], dtype=np.int64)
 
-    return Found(
+    return FoundCandidates(
         rows=np.array([row for row, _ in runs], dtype=np.intp),
         violations=column(lambda run: run.violations),
         highest=column(lambda run: run.victims[0].priority),
@@ -68,20 +68,20 @@ def found_of(runs: Sequence[tuple[int, DryRun]]) -> Found:
     )
 
 
-def joined(parts: Sequence[Found]) -> Found:
+def joined(parts: Sequence[FoundCandidates]) -> FoundCandidates:
     """Candidates of several parts, in order."""
     if len(parts) == 1:
         return parts[0]
     ends = np.cumsum([len(part.rows) for part in parts])
 
-    def victims_of(place: int) -> tuple[Pod, ...]:
+    def victims_of(place: int) -> tuple[PodInfo, ...]:
         part = int(np.searchsorted(ends, place, side="right"))
         return parts[part].victims_of(place - int(ends[part] - len(parts[part].rows)))
 
-    def column(of: Callable[[Found], Ints]) -> Ints:
+    def column(of: Callable[[FoundCandidates], Ints]) -> Ints:
         return np.concatenate([of(part) for part in parts])
 
-    return Found(
+    return FoundCandidates(
         rows=np.concatenate([part.rows for part in parts]),
         violations=column(lambda part: part.violations),
         highest=column(lambda part: part.highest),

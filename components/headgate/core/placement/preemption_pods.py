@@ -11,11 +11,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.core.placement.cluster import Cluster, Journal, distinct
-from headgate.core.placement.framework.plugin import Ints, Rows
+from headgate.core.placement.arrays import Ints, Rows
+from headgate.core.placement.cluster import PlacementCluster, RowJournal, distinct
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.nodes import NodeObject
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.preemption_budgets import UNPROTECTED, Budgets
 from headgate.core.placement.preemption_dry_run import NOT_STARTED, importance
 from headgate.core.placement.requests import PODS
@@ -42,11 +42,11 @@ class Below:
 class PodsByImportance:
     """The arrays: an index, `cluster.index(PodsByImportance)`."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: PlacementCluster) -> None:
         self._cluster = cluster
         self._stale: dict[int, None] = {}
-        self._journal = Journal()
-        self._pods: list[list[Pod]] = []
+        self._journal = RowJournal()
+        self._pods: list[list[PodInfo]] = []
         self._requests: dict[str, NDArray[np.int64]] = {}
         self._below: dict[int, Below] = {}
         self.priorities: NDArray[np.int64] = np.full((0, _WIDTH_FIRST), NO_PRIORITY, dtype=np.int64)
@@ -66,7 +66,7 @@ class PodsByImportance:
         infos = self._cluster.columns.infos
         rows = list(self._stale)
         self._stale.clear()
-        pods_of: dict[int, list[Pod]] = {}
+        pods_of: dict[int, list[PodInfo]] = {}
         for row in rows:
             info = infos[row] if row < len(infos) else None
             pods_of[row] = sorted(info.pods.values(), key=importance) if info is not None else []
@@ -76,7 +76,7 @@ class PodsByImportance:
             self._write(row, pods)
             self._journal.add(row)
 
-    def pods(self, row: int) -> list[Pod]:
+    def pods(self, row: int) -> list[PodInfo]:
         """The pods of a row."""
         return self._pods[row]
 
@@ -115,11 +115,11 @@ class PodsByImportance:
 
     # --- what the cluster tells ------------------------------------------------------------------------------------
 
-    def pod_added(self, pod: Pod, node: NodeInfo) -> None:  # noqa: ARG002 - any pod
+    def pod_added(self, pod: PodInfo, node: NodeInfo) -> None:  # noqa: ARG002 - any pod
         """A row has changed."""
         self._stale[node.row] = None
 
-    def pod_removed(self, pod: Pod, node: NodeInfo) -> None:  # noqa: ARG002 - any pod
+    def pod_removed(self, pod: PodInfo, node: NodeInfo) -> None:  # noqa: ARG002 - any pod
         """A row has changed."""
         self._stale[node.row] = None
 
@@ -137,7 +137,7 @@ class PodsByImportance:
 
     # --- arrays ----------------------------------------------------------------------------------------------------
 
-    def _write(self, row: int, pods: list[Pod]) -> None:
+    def _write(self, row: int, pods: list[PodInfo]) -> None:
         end = len(pods)
         self.priorities[row] = NO_PRIORITY
         self.priorities[row, :end] = [pod.priority for pod in pods]
@@ -179,7 +179,7 @@ class PodsByImportance:
         return summed
 
 
-def _request(pod: Pod, resource: str) -> int:
+def _request(pod: PodInfo, resource: str) -> int:
     return 1 if resource == PODS else pod.requests.requests.get(resource, 0)
 
 

@@ -9,29 +9,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.plugin import Ints, Rows
+from headgate.core.placement.arrays import Ints, Rows
+from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.preemption_arithmetic import SIMULATE, Arithmetic
-from headgate.core.placement.preemption_dry_run import DryRun, dry_run, no_victim
-from headgate.core.placement.preemption_found import Found, found_of, joined
+from headgate.core.placement.preemption_dry_run import PreemptionDryRun, dry_run, no_victim
+from headgate.core.placement.preemption_found import FoundCandidates, found_of, joined
 
 
 class Searched(NamedTuple):
     """The candidates; and the nodes that were tried in vain, with the ids of the statuses that say why."""
 
-    found: Found
+    found: FoundCandidates
     hopeless: Rows
     ids: Ints
 
 
-def search(cycle: Cycle, rows: Rows, wanted: int) -> Searched:
+def search(cycle: PlacementCycle, rows: Rows, wanted: int) -> Searched:
     """Try nodes in this order, until so many candidates are found."""
     arithmetic = Arithmetic.of(cycle)
     return _one_by_one(cycle, rows, wanted) if arithmetic is None else _at_once(cycle, arithmetic, rows, wanted)
 
 
-def _one_by_one(cycle: Cycle, rows: Rows, wanted: int) -> Searched:
-    runs: list[tuple[int, DryRun]] = []
+def _one_by_one(cycle: PlacementCycle, rows: Rows, wanted: int) -> Searched:
+    runs: list[tuple[int, PreemptionDryRun]] = []
     hopeless: list[int] = []
     ids: list[int] = []
     allowed, violating = 0, 0
@@ -52,10 +52,10 @@ def _one_by_one(cycle: Cycle, rows: Rows, wanted: int) -> Searched:
     return Searched(found_of(runs), np.array(hopeless, dtype=np.intp), np.array(ids, dtype=np.int64))
 
 
-def _at_once(cycle: Cycle, arithmetic: Arithmetic, rows: Rows, wanted: int) -> Searched:
+def _at_once(cycle: PlacementCycle, arithmetic: Arithmetic, rows: Rows, wanted: int) -> Searched:
     ids = arithmetic.verdicts(rows)
     trying = np.flatnonzero(ids <= 0)
-    parts: list[Found] = []
+    parts: list[FoundCandidates] = []
     allowed, violating = 0, 0
     end = len(rows)
     for start in range(0, len(trying), max(wanted, 1)):
@@ -78,7 +78,9 @@ def _at_once(cycle: Cycle, arithmetic: Arithmetic, rows: Rows, wanted: int) -> S
     return Searched(joined(parts) if parts else found_of([]), tried[ids > 0], ids[ids > 0])
 
 
-def _found(cycle: Cycle, arithmetic: Arithmetic, rows: Rows, ids: Ints, places: Ints) -> tuple[Found, Ints]:
+def _found(
+    cycle: PlacementCycle, arithmetic: Arithmetic, rows: Rows, ids: Ints, places: Ints
+) -> tuple[FoundCandidates, Ints]:
     """The candidates among some places of the rows, and their places; `ids` of those that are none are set."""
     by_sums = places[ids[places] == 0]
     found = arithmetic.found(rows[by_sums])

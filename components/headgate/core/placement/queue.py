@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from sortedcontainers import SortedDict
 
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.framework.events import Hint
 from headgate.core.placement.framework.status import Code
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.queue_entry import (
     WINDOW_MS,
     Place,
@@ -62,7 +62,7 @@ class _Strategy(Enum):
 class Queue:
     """The queue. `profiles` are by scheduler name; pods of other ones must not come here."""
 
-    def __init__(self, cluster: Cluster, profiles: Mapping[str, QueueProfile], limits: QueueLimits) -> None:
+    def __init__(self, cluster: PlacementCluster, profiles: Mapping[str, QueueProfile], limits: QueueLimits) -> None:
         self._cluster = cluster
         self._profiles = profiles
         self._limits = limits
@@ -77,7 +77,7 @@ class Queue:
 
     # --- what it holds ---------------------------------------------------------------------------------------------
 
-    def is_ours(self, pod: Pod) -> bool:
+    def is_ours(self, pod: PodInfo) -> bool:
         """Whether a pod names a profile of this scheduler."""
         return pod.spec.scheduler_name in self._profiles
 
@@ -121,13 +121,13 @@ class Queue:
 
     # --- pods come, change and go ----------------------------------------------------------------------------------
 
-    def add(self, pod: Pod, now_ms: UnixMs) -> list[Move]:
+    def add(self, pod: PodInfo, now_ms: UnixMs) -> list[Move]:
         """A pod without a node exists."""
         queued = QueuedPod(pod, now_ms)
         self._to_active(queued)
         return [Move(pod.key, None, queued.place)]
 
-    def update(self, old: Pod, new: Pod, now_ms: UnixMs) -> list[Move]:
+    def update(self, old: PodInfo, new: PodInfo, now_ms: UnixMs) -> list[Move]:
         """A pod without a node has changed."""
         flight = self._in_flight.get(new)
         if flight is not None:
@@ -147,7 +147,7 @@ class Queue:
                     break
         return [Move(new.key, before, queued.place)] if queued.place != before else []
 
-    def remove(self, pod: Pod) -> list[Move]:
+    def remove(self, pod: PodInfo) -> list[Move]:
         """A pod is gone, or has a node."""
         flight = self._in_flight.get(pod)
         if flight is not None:
@@ -159,7 +159,7 @@ class Queue:
         self._take_out(queued)
         return [Move(pod.key, before, None)]
 
-    def activate(self, pod: Pod) -> list[Move]:
+    def activate(self, pod: PodInfo) -> list[Move]:
         """A plugin wants a pod to be tried, whatever it waits for."""
         queued = self._pods.get(pod.key)
         if queued is None or queued.place == Place.ACTIVE:
@@ -230,7 +230,7 @@ class Queue:
         new: Any,
         now_ms: UnixMs,
         *,
-        only: Callable[[Pod], bool] | None = None,
+        only: Callable[[PodInfo], bool] | None = None,
     ) -> list[Move]:
         """The cluster has changed: pods that the change may help are tried again, of `only` those that it lets."""
         interest = self._interests.of(event)
@@ -284,7 +284,7 @@ class Queue:
         if queued.is_by_error:
             return _Strategy.AFTER_BACKOFF
         if event.is_wildcard:
-            is_of_another = new is not None and not (isinstance(new, Pod) and new.uid == queued.pod.uid)
+            is_of_another = new is not None and not (isinstance(new, PodInfo) and new.uid == queued.pod.uid)
             return _Strategy.SKIP if is_of_another else _Strategy.AFTER_BACKOFF
         interest: Interest = self._interests.of(event)
         strategy = _Strategy.SKIP
@@ -365,7 +365,7 @@ class Queue:
         del self._pods[queued.pod.key]
         queued.place, queued.rank = None, None
 
-    def _replace(self, queued: QueuedPod, pod: Pod) -> None:
+    def _replace(self, queued: QueuedPod, pod: PodInfo) -> None:
         """A pod in the queue is another object; where it is, it remains."""
         place, is_by_error = queued.place, queued.rank in self._errors
         self._take_out(queued)

@@ -7,9 +7,9 @@ the change amounts to and which pods they have moved. Source: pkg/scheduler/even
 
 from typing import Any, NamedTuple
 
-from headgate.core.placement.framework.events import UPDATE, Action, Resource
+from headgate.core.placement.framework.events import UPDATE, ActionType, EventResource
 from headgate.core.placement.objects.nodes import NodeObject
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.queue import Move, Queue
 from headgate.core.placement.queue_events import (
     ASSIGNED_POD_GONE,
@@ -29,7 +29,7 @@ class Noticed(NamedTuple):
 
 
 def pod_changed(
-    queue: Queue, old: Pod | None, new: Pod | None, now_ms: UnixMs, *, assumed: Pod | None = None
+    queue: Queue, old: PodInfo | None, new: PodInfo | None, now_ms: UnixMs, *, assumed: PodInfo | None = None
 ) -> list[Noticed]:
     """
     A pod is new (`old` None), has changed, or is gone (`new` None).
@@ -63,16 +63,16 @@ def node_changed(queue: Queue, old: NodeObject | None, new: NodeObject | None, n
     """A node is new (`old` None), has changed, or is gone (`new` None)."""
     if old is not None and new is not None:
         return [_notice(queue, event, old, new, now_ms) for event in node_updates(old, new)]
-    return object_changed(queue, Resource.NODE, old, new, now_ms)
+    return object_changed(queue, EventResource.NODE, old, new, now_ms)
 
 
-def object_changed(queue: Queue, resource: Resource, old: Any, new: Any, now_ms: UnixMs) -> list[Noticed]:
+def object_changed(queue: Queue, resource: EventResource, old: Any, new: Any, now_ms: UnixMs) -> list[Noticed]:
     """An object of another kind is new (`old` None), has changed, or is gone (`new` None)."""
-    action = UPDATE if old is not None and new is not None else Action.ADD if old is None else Action.DELETE
+    action = UPDATE if old is not None and new is not None else ActionType.ADD if old is None else ActionType.DELETE
     return [_notice(queue, ClusterEvent(resource, action), old, new, now_ms)]
 
 
-def _come(queue: Queue, old: Pod | None, new: Pod, now_ms: UnixMs) -> list[Noticed]:
+def _come(queue: Queue, old: PodInfo | None, new: PodInfo, now_ms: UnixMs) -> list[Noticed]:
     if not new.node_name:
         return [Noticed(None, queue.add(new, now_ms))] if queue.is_ours(new) else []
     noticed = [_notice(queue, POD_ASSIGNED, None, new, now_ms)]
@@ -81,7 +81,7 @@ def _come(queue: Queue, old: Pod | None, new: Pod, now_ms: UnixMs) -> list[Notic
     return noticed
 
 
-def _gone(queue: Queue, old: Pod, assumed: Pod | None, now_ms: UnixMs) -> list[Noticed]:
+def _gone(queue: Queue, old: PodInfo, assumed: PodInfo | None, now_ms: UnixMs) -> list[Noticed]:
     if old.node_name:
         return [_notice(queue, ASSIGNED_POD_GONE, old, None, now_ms)]
     if not queue.is_ours(old):
@@ -94,7 +94,7 @@ def _gone(queue: Queue, old: Pod, assumed: Pod | None, now_ms: UnixMs) -> list[N
     return noticed
 
 
-def _pending_changed(queue: Queue, old: Pod, new: Pod, now_ms: UnixMs) -> list[Noticed]:
+def _pending_changed(queue: Queue, old: PodInfo, new: PodInfo, now_ms: UnixMs) -> list[Noticed]:
     moves = queue.update(old, new, now_ms)
     noticed = [Noticed(event, []) for event in pod_updates(old, new)]
     noticed[0] = Noticed(noticed[0].event, moves)
@@ -103,7 +103,7 @@ def _pending_changed(queue: Queue, old: Pod, new: Pod, now_ms: UnixMs) -> list[N
     return noticed
 
 
-def _freed_nomination(queue: Queue, old: Pod, now_ms: UnixMs) -> Noticed:
+def _freed_nomination(queue: Queue, old: PodInfo, now_ms: UnixMs) -> Noticed:
     """A pod has given up the node that it was nominated to: others of no higher priority had made way for it."""
     moves = queue.notify(ASSIGNED_POD_GONE, old, None, now_ms, only=lambda pod: pod.priority <= old.priority)
     return Noticed(ASSIGNED_POD_GONE, moves)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 from headgate.events.ids import UnixMs
 
 WINDOW_MS: Final = 1_000
@@ -48,7 +48,7 @@ class QueuedPod(msgspec.Struct):
     wait for something of their own; `gated_by` is the plugin that keeps it out of the queue.
     """
 
-    pod: Pod
+    pod: PodInfo
     queued_ms: UnixMs
     attempts: int = 0
     failures: int = 0

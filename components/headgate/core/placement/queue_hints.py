@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.core.placement.cluster import Cluster
-from headgate.core.placement.framework.cycle import Cycle
+from headgate.core.placement.cluster import PlacementCluster
+from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.events import EventHint, Hint
 from headgate.core.placement.framework.plugin import EnqueueExtensions, Plugin, PreEnqueuePlugin, QueueSortPlugin
 from headgate.core.placement.framework.runtime import Framework
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.queue_entry import QueuedPod
-from headgate.core.placement.queue_events import ClusterEvent, Registration, registrations
+from headgate.core.placement.queue_events import ClusterEvent, EventRegistration, registrations
 
 _REJECTING: Final = ("preEnqueue", "preFilter", "filter", "reserve", "permit", "preBind")
 """The extension points whose plugins can reject a pod."""
@@ -26,10 +26,10 @@ _REJECTING: Final = ("preEnqueue", "preFilter", "filter", "reserve", "permit", "
 class QueueProfile(msgspec.Struct, frozen=True):
     """What the queue needs of a profile. `cycle` makes the cycle in which PreEnqueue plugins are asked."""
 
-    cycle: Callable[[Pod], Cycle]
+    cycle: Callable[[PodInfo], PlacementCycle]
     sort: QueueSortPlugin
     pre_enqueue: tuple[PreEnqueuePlugin, ...]
-    registrations: tuple[Registration, ...]
+    registrations: tuple[EventRegistration, ...]
 
 
 def queue_profile(framework: Framework) -> QueueProfile:
@@ -54,7 +54,7 @@ def _events_of(plugin: Plugin) -> tuple[EventHint, ...] | None:
 class Interest:
     """Who cares about one kind of event: all profiles' plugins, and the registrations by profile."""
 
-    def __init__(self, by_profile: Mapping[str, tuple[Registration, ...]]) -> None:
+    def __init__(self, by_profile: Mapping[str, tuple[EventRegistration, ...]]) -> None:
         self._by_profile = by_profile
         self.plugins = tuple(dict.fromkeys(each.plugin for registered in by_profile.values() for each in registered))
         """The plugins, by name."""
@@ -66,14 +66,16 @@ class Interest:
         """Whether a plugin cares, in any profile."""
         return plugin in self.plugins
 
-    def queueing(self, queued: QueuedPod, old: Any, new: Any, cluster: Cluster, memo: dict[Any, Hint]) -> Iterator[str]:
+    def queueing(
+        self, queued: QueuedPod, old: Any, new: Any, cluster: PlacementCluster, memo: dict[Any, Hint]
+    ) -> Iterator[str]:
         """The plugins that rejected a pod and whose hint says Queue. `memo` is of one event."""
         for each in self._by_profile[queued.pod.spec.scheduler_name]:
             is_rejector = each.plugin in queued.rejectors or each.plugin in queued.pending
             if is_rejector and _hint(each, queued, old, new, cluster, memo) == Hint.QUEUE:
                 yield each.plugin
 
-    def hints(self, queued: QueuedPod, old: Any, new: Any, cluster: Cluster) -> dict[str, Hint]:
+    def hints(self, queued: QueuedPod, old: Any, new: Any, cluster: PlacementCluster) -> dict[str, Hint]:
         """What each plugin that rejected a pod says."""
         said: dict[str, Hint] = {}
         for each in self._by_profile[queued.pod.spec.scheduler_name]:
@@ -104,7 +106,12 @@ class Interests:
 
 
 def _hint(
-    registered: Registration, queued: QueuedPod, old: Any, new: Any, cluster: Cluster, memo: dict[Any, Hint]
+    registered: EventRegistration,
+    queued: QueuedPod,
+    old: Any,
+    new: Any,
+    cluster: PlacementCluster,
+    memo: dict[Any, Hint],
 ) -> Hint:
     hint, key_of = registered.event.hint, registered.event.key
     if hint is None:

@@ -10,7 +10,7 @@ from collections import deque
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.queue_entry import QueuedPod
 from headgate.core.placement.queue_events import ClusterEvent
 
@@ -49,10 +49,10 @@ class InFlight:
     def __len__(self) -> int:
         return len(self._flights)
 
-    def __contains__(self, pod: Pod) -> bool:
+    def __contains__(self, pod: PodInfo) -> bool:
         return id_of(pod) in self._flights
 
-    def get(self, pod: Pod) -> Flight | None:
+    def get(self, pod: PodInfo) -> Flight | None:
         """The flight of a pod, None if it is not being tried."""
         return self._flights.get(id_of(pod))
 
@@ -75,7 +75,7 @@ class InFlight:
             return None
         return list(islice(self._events, flight.start - self._dropped, None))
 
-    def done(self, pod: Pod) -> None:
+    def done(self, pod: PodInfo) -> None:
         """A pod is no longer being tried. Safe to repeat."""
         self._flights.pop(id_of(pod), None)
         first = next(iter(self._flights.values()), None)
@@ -89,6 +89,6 @@ class InFlight:
         return [flight.queued for flight in self._flights.values()]
 
 
-def id_of(pod: Pod) -> str:
+def id_of(pod: PodInfo) -> str:
     """What tells a pod from a later one of the same name."""
     return pod.uid or pod.key

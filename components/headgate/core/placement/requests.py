@@ -27,7 +27,7 @@ from headgate.core.kubernetes.effective_requests import (
 )
 from headgate.core.kubernetes.label_syntax import why_no_label_key
 from headgate.core.kubernetes.quantities import parse_quantity, to_amount
-from headgate.core.placement.objects.pods import ContainerStatus, PodSpec, PodStatus
+from headgate.core.placement.objects.pods import ContainerStatus, PodSpecObject, PodStatusObject
 
 Amounts = Mapping[str, int]
 
@@ -73,7 +73,7 @@ def amounts(exact: Mapping[str, Fraction]) -> dict[str, int]:
     }
 
 
-def requests_of(spec: PodSpec, status: PodStatus) -> PodRequests:
+def requests_of(spec: PodSpecObject, status: PodStatusObject) -> PodRequests:
     """What a pod takes up, with what its node has allocated to it during a resize (KEP-1287)."""
     of: Callable[[RequestingContainer], Quantities] = as_in_spec
     of_pod: Callable[[RequestingSpec], Quantities] = pod_level
@@ -90,7 +90,7 @@ def requests_of(spec: PodSpec, status: PodStatus) -> PodRequests:
     )
 
 
-def scored_requests(spec: PodSpec) -> dict[str, int]:
+def scored_requests(spec: PodSpecObject) -> dict[str, int]:
     """What NodeResourcesFit scores a pod by."""
     return amounts(effective(spec, lambda container: {**_DEFAULTS, **as_in_spec(container)}, _nothing))
 
@@ -109,7 +109,7 @@ def _missing(exact: Mapping[str, Fraction], *, has_pod_level: bool) -> Quantitie
 class _Resize:
     """Requests while spec, allocation and what runs differ: the most of them, without the spec if it is infeasible."""
 
-    def __init__(self, spec: PodSpec, status: PodStatus) -> None:
+    def __init__(self, spec: PodSpecObject, status: PodStatusObject) -> None:
         self._status = status
         self._of_containers = {
             each.name: each for each in (*status.container_statuses, *status.init_container_statuses)

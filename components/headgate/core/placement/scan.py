@@ -13,11 +13,11 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from headgate.core.placement.cluster import Cluster
-from headgate.core.placement.framework.plugin import Ints, Rows
+from headgate.core.placement.arrays import Ints, Rows
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.nodes import NodeObject
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 
 _REGION: Final = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 _ZONE: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
@@ -39,7 +39,7 @@ class Scan(msgspec.Struct, frozen=True):
 class NodeOrder:
     """The order of the nodes of a cluster: an index, `cluster.index(NodeOrder)`."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: PlacementCluster) -> None:
         self._cluster = cluster
         self._order: Rows | None = None
         self._ranks: Ints = np.zeros(0, dtype=np.int64)
@@ -69,10 +69,10 @@ class NodeOrder:
         """A node is gone."""
         self._order = None
 
-    def pod_added(self, pod: Pod, node: NodeInfo) -> None:
+    def pod_added(self, pod: PodInfo, node: NodeInfo) -> None:
         """Without effect."""
 
-    def pod_removed(self, pod: Pod, node: NodeInfo) -> None:
+    def pod_removed(self, pod: PodInfo, node: NodeInfo) -> None:
         """Without effect."""
 
     def object_put(self, kind: type, key: str) -> None:

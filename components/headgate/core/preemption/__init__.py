@@ -11,7 +11,7 @@ ClusterQueues and cohorts with their names.
 
 Owns: the search for preemption targets, and the messages about preemption.
 Called by: the cycle, flavor assignment by its oracle, queueing, the binder.
-May import: flavors, quota, topology, workload, state, config, kubernetes, events.
+May import: flavors, quota, topology, workload, api, state, config, kubernetes, events.
 """
 
 from headgate.core.preemption.messages import (

@@ -18,7 +18,7 @@ from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
 from headgate.adapters.kubernetes.resources import Resource
 from headgate.core.admission import review
 from headgate.core.admission.kinds import TARGETS
-from headgate.core.admission.lookups import LookupFailedError, ObjectRef, deciding
+from headgate.core.admission.lookups import LookupFailedError, ObjectReference, deciding
 from headgate.core.admission.review import AdmissionRequest
 from headgate.core.admission.rules import AdmissionOperation, AdmissionTarget, Params
 from headgate.core.admission.settings import AdmissionSettings
@@ -109,7 +109,7 @@ class AdmissionHandlers:
             response: Json = end.value
             return response
 
-    async def _read(self, wanted: ObjectRef, namespace: str) -> Json | None:
+    async def _read(self, wanted: ObjectReference, namespace: str) -> Json | None:
         resource = _resource_of(wanted)
         try:
             raw = await self._client.get(resource, wanted.name, namespace if resource.namespaced else None)
@@ -122,7 +122,7 @@ class AdmissionHandlers:
         return found
 
 
-def _resource_of(wanted: ObjectRef) -> Resource:
+def _resource_of(wanted: ObjectReference) -> Resource:
     group, _, version = wanted.api_version.rpartition("/")
     plural, kind = f"{wanted.kind.lower()}s", wanted.kind
     return Resource(group=group, version=version, plural=plural, kind=kind, namespaced=wanted.is_namespaced)

@@ -1,6 +1,7 @@
 """
 KubeSchedulerConfiguration: read, defaulted, checked, and turned into profiles with their plugins in order.
 
-Called by: whoever starts placement, with a file as parsed.
-May import: framework, config (its errors), events.
+Owns: the fields of the file, Kubernetes' rules of merging and defaulting, and the errors that name what is wrong.
+Called by: `headgate plan --scenarios`, with a file as parsed; the framework, for the profiles.
+May import: framework, core.config, core.kubernetes.
 """

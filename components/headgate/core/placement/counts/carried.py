@@ -11,14 +11,14 @@ from enum import Enum
 import msgspec
 
 from headgate.core.placement.counts.selections import Requirers
-from headgate.core.placement.counts.sums import Counts, SumsTable
+from headgate.core.placement.counts.sums import RowCounts, SumsTable
 from headgate.core.placement.counts.terms import NO_LABELS, PodTerms, Term, terms_of
 from headgate.core.placement.objects.owners import Namespace
-from headgate.core.placement.pods import SHAPES_MAX, Pod, Shape
+from headgate.core.placement.pods import SHAPES_MAX, PodInfo, PodShape
 from headgate.events.objects import LabelSelector
 
 
-class Role(Enum):
+class TermRole(Enum):
     """What a term is for the pod that has it."""
 
     AFFINITY = "required affinity"
@@ -26,12 +26,12 @@ class Role(Enum):
     PREFERENCE = "preferred affinity, or, with a negative weight, anti-affinity"
 
 
-class CarriedTerm(Counts):
+class CarriedTerm(RowCounts):
     """A term, and how many pods on each node have it."""
 
     __slots__ = ("key", "role", "term", "weight")
 
-    def __init__(self, key: "CarriedKey", role: Role, weight: int, term: Term) -> None:
+    def __init__(self, key: "CarriedKey", role: TermRole, weight: int, term: Term) -> None:
         super().__init__()
         self.key = key
         self.role = role
@@ -73,7 +73,7 @@ class CarriedTable:
         self._of_shapes: dict[int, PodTerms] = {}
         self._meant: dict[int, _KeptMeant] = {}
 
-    def terms_of(self, shape: Shape) -> PodTerms:
+    def terms_of(self, shape: PodShape) -> PodTerms:
         """The terms of pods of a shape."""
         known = self._of_shapes.get(shape.number)
         if known is None:
@@ -82,20 +82,20 @@ class CarriedTable:
             known = self._of_shapes[shape.number] = terms_of(shape)
         return known
 
-    def add(self, pod: Pod, row: int, pods: int) -> None:
+    def add(self, pod: PodInfo, row: int, pods: int) -> None:
         """A pod is on a node (1), or no longer (-1)."""
         affinity = pod.spec.affinity
         if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
             return
         terms = self.terms_of(pod.shape)
         for term in terms.affinity:
-            self._add(Role.AFFINITY, 0, term, row, pods)
+            self._add(TermRole.AFFINITY, 0, term, row, pods)
         for term in terms.anti_affinity:
-            self._add(Role.ANTI_AFFINITY, 0, term, row, pods)
+            self._add(TermRole.ANTI_AFFINITY, 0, term, row, pods)
         for term, weight in terms.preferred:
-            self._add(Role.PREFERENCE, weight, term, row, pods)
+            self._add(TermRole.PREFERENCE, weight, term, row, pods)
 
-    def meaning(self, pod: Pod, namespaces: Mapping[str, Namespace], namespaces_version: int) -> Meant:
+    def meaning(self, pod: PodInfo, namespaces: Mapping[str, Namespace], namespaces_version: int) -> Meant:
         """The terms that mean an incoming pod."""
         number = pod.shape.number
         known = self._meant.get(number)
@@ -106,7 +106,7 @@ class CarriedTable:
             self._meant[number] = known
         return known.meant
 
-    def _meaning(self, pod: Pod, namespaces: Mapping[str, Namespace]) -> Meant:
+    def _meaning(self, pod: PodInfo, namespaces: Mapping[str, Namespace]) -> Meant:
         namespace = namespaces.get(pod.namespace)
         labels = namespace.metadata.labels if namespace is not None else NO_LABELS
         found = [
@@ -115,11 +115,11 @@ class CarriedTable:
             if each.term.matches(pod.namespace, pod.labels, labels)
         ]
         return Meant(
-            tuple(each for each in found if each.role == Role.ANTI_AFFINITY),
-            tuple(each for each in found if each.role != Role.ANTI_AFFINITY),
+            tuple(each for each in found if each.role == TermRole.ANTI_AFFINITY),
+            tuple(each for each in found if each.role != TermRole.ANTI_AFFINITY),
         )
 
-    def _add(self, role: Role, weight: int, term: Term, row: int, pods: int) -> None:
+    def _add(self, role: TermRole, weight: int, term: Term, row: int, pods: int) -> None:
         key = (role.name, weight, term.key)
         carried = self._terms.get(key)
         if carried is None:

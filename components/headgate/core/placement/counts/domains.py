@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 
 from headgate.core.kubernetes.selectors import HARD_EFFECTS, matches_node, untolerated_taint
+from headgate.core.placement.arrays import Ints
 from headgate.core.placement.columns import Bools, Columns
-from headgate.core.placement.framework.plugin import Ints
 from headgate.core.placement.objects.nodes import NodeObject
-from headgate.core.placement.objects.pods import PodSpec
+from headgate.core.placement.objects.pods import PodSpecObject
 from headgate.core.placement.selection import matching_rows
 from headgate.events.objects import Toleration
 
@@ -41,7 +41,7 @@ class Partition(msgspec.Struct, frozen=True, eq=False):
     key: bytes
     topology_key: str
     required_keys: tuple[str, ...] = ()
-    selecting: PodSpec | None = None
+    selecting: PodSpecObject | None = None
     tolerations: tuple[Toleration, ...] | None = None
 
     def admits(self, node: NodeObject) -> bool:
@@ -57,7 +57,7 @@ class Partition(msgspec.Struct, frozen=True, eq=False):
 def partition(
     topology_key: str,
     required_keys: tuple[str, ...],
-    selecting: PodSpec | None = None,
+    selecting: PodSpecObject | None = None,
     tolerations: tuple[Toleration, ...] | None = None,
 ) -> Partition:
     """A partition with its key. A spec that selects no nodes is left out."""

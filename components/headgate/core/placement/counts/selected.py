@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from headgate.core.placement.counts.selections import Holders, LabelPair, Requirers, Selection
-from headgate.core.placement.counts.sums import Counts, SumsTable
-from headgate.core.placement.pods import SHAPES_MAX, Pod, Shape
+from headgate.core.placement.counts.sums import RowCounts, SumsTable
+from headgate.core.placement.pods import SHAPES_MAX, PodInfo, PodShape
 from headgate.events.objects import LabelSelector
 
 SELECTIONS_MAX: Final = 20_000
 """Selections that are kept. Those used least recently go first; asked for again they are counted again, by kind."""
 
 
-class SelectedCounts(Counts):
+class SelectedCounts(RowCounts):
     """The counts of one selection."""
 
     __slots__ = ("kinds", "selection")
@@ -25,7 +25,7 @@ class SelectedCounts(Counts):
     def __init__(self, selection: Selection) -> None:
         super().__init__()
         self.selection = selection
-        self.kinds: dict[Kind, None] = {}
+        self.kinds: dict[PodKind, None] = {}
         """The kinds of pods that are counted."""
 
     @property
@@ -34,7 +34,7 @@ class SelectedCounts(Counts):
         return self.selection.selectors
 
 
-class Kind:
+class PodKind:
     """The pods on nodes that have the same namespace and the same labels: how many by row, and who counts them."""
 
     __slots__ = ("counted_in", "key", "labels", "namespace", "running", "size", "terminating")
@@ -73,11 +73,11 @@ class SelectedTable:
         self._counts: dict[bytes, SelectedCounts] = {}
         """From the least recently used to the most."""
         self._requirers: Requirers[SelectedCounts] = Requirers()
-        self._kinds: dict[KindKey, Kind] = {}
-        self._holders: Holders[Kind] = Holders()
+        self._kinds: dict[KindKey, PodKind] = {}
+        self._holders: Holders[PodKind] = Holders()
         self._kind_keys: dict[int, KindKey] = {}
 
-    def counts_of(self, selection: Selection) -> Counts:
+    def counts_of(self, selection: Selection) -> RowCounts:
         """The counts of a selection."""
         known = self._counts.pop(selection.key, None)
         if known is None:
@@ -87,7 +87,7 @@ class SelectedTable:
         self._counts[selection.key] = known
         return known
 
-    def add(self, pod: Pod, row: int, pods: int) -> None:
+    def add(self, pod: PodInfo, row: int, pods: int) -> None:
         """A pod is on a node (1), or no longer (-1)."""
         key = self._key_of(pod.shape)
         kind = self._kinds.get(key)
@@ -117,8 +117,8 @@ class SelectedTable:
             del kind.counted_in[counts]
         self._sums.forget(counts)
 
-    def _add_kind(self, key: KindKey, labels: Mapping[str, str]) -> Kind:
-        kind = self._kinds[key] = Kind(key, labels)
+    def _add_kind(self, key: KindKey, labels: Mapping[str, str]) -> PodKind:
+        kind = self._kinds[key] = PodKind(key, labels)
         for counts in self._requirers.candidates(labels):
             if counts.selection.selects(kind.namespace, labels):
                 counts.kinds[kind] = None
@@ -126,13 +126,13 @@ class SelectedTable:
         self._holders.add(kind)
         return kind
 
-    def _remove_kind(self, kind: Kind) -> None:
+    def _remove_kind(self, kind: PodKind) -> None:
         del self._kinds[kind.key]
         self._holders.remove(kind)
         for counts in kind.counted_in:
             del counts.kinds[kind]
 
-    def _key_of(self, shape: Shape) -> KindKey:
+    def _key_of(self, shape: PodShape) -> KindKey:
         known = self._kind_keys.get(shape.number)
         if known is None:
             if len(self._kind_keys) >= SHAPES_MAX:

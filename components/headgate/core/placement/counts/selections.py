@@ -58,7 +58,7 @@ def alternatives(selectors: Iterable[LabelSelector | None]) -> Iterator[tuple[La
                 yield tuple((requirement.key, value) for value in dict.fromkeys(requirement.values))
 
 
-class Labelled(Protocol):
+class WithLabels(Protocol):
     """Something with the labels of pods."""
 
     @property
@@ -76,7 +76,7 @@ class Selective(Protocol):
         ...
 
 
-LabelledT = TypeVar("LabelledT", bound=Labelled)
+LabelledT = TypeVar("LabelledT", bound=WithLabels)
 SelectiveT = TypeVar("SelectiveT", bound=Selective)
 
 

@@ -1,17 +1,18 @@
 """
 Counts of pods by node, and their sums by topology domain.
 
-`Counts` is the truth, and as small as the pods that it counts: it has only the nodes where there are any. `DomainSums`
-are arrays that follow it, made when they are first asked for and forgotten when there are too many (`SumsTable`).
+`RowCounts` is the truth, and as small as the pods that it counts: it has only the nodes where there are any.
+`DomainSums` are arrays that follow it, made when they are first asked for and forgotten when there are too many
+(`SumsTable`).
 """
 
 from typing import Final
 
 import numpy as np
 
+from headgate.core.placement.arrays import Ints
 from headgate.core.placement.columns import Columns
 from headgate.core.placement.counts.domains import OUTSIDE, Domains, Partition, grown
-from headgate.core.placement.framework.plugin import Ints
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.nodes import NodeObject
 
@@ -19,7 +20,7 @@ CELLS_MAX: Final = 8_000_000
 """Domains that sums are kept for, over all of them. Those used least recently go first, and are made again if asked."""
 
 
-class Counts:
+class RowCounts:
     """How many pods of some kind each node has, by row; rows without any are absent."""
 
     __slots__ = ("by_row", "sums", "total")
@@ -47,7 +48,7 @@ class DomainSums:
 
     __slots__ = ("_minimum", "cells", "counts", "domains", "total", "values")
 
-    def __init__(self, counts: Counts, domains: Domains) -> None:
+    def __init__(self, counts: RowCounts, domains: Domains) -> None:
         self.cells = domains.ids_len
         """How long the array was at first."""
         self.counts = counts
@@ -102,7 +103,7 @@ class SumsTable:
         """From the least recently used to the most."""
         self._cells = 0
 
-    def of(self, counts: Counts, partition: Partition) -> DomainSums:
+    def of(self, counts: RowCounts, partition: Partition) -> DomainSums:
         """The sums of counts by a partition, current until the next change of the cluster, and then again."""
         sums = counts.sums.get(partition.key)
         if sums is None:
@@ -117,7 +118,7 @@ class SumsTable:
             self._forget(next(iter(self._recent)))
         return sums
 
-    def forget(self, counts: Counts) -> None:
+    def forget(self, counts: RowCounts) -> None:
         """Counts are no longer kept, and no sums of them."""
         for sums in list(counts.sums.values()):
             self._forget(sums)

@@ -15,7 +15,7 @@ from headgate.core.placement.counts.domains import Partition, partition
 from headgate.core.placement.counts.selections import Selection, selection
 from headgate.core.placement.objects.owners import Namespace
 from headgate.core.placement.objects.pods import PodAffinity, PodAffinityTerm
-from headgate.core.placement.pods import Shape
+from headgate.core.placement.pods import PodShape
 from headgate.events.objects import LabelSelector
 
 NO_LABELS: Final[Mapping[str, str]] = {}
@@ -73,7 +73,7 @@ NO_TERMS: Final = PodTerms()
 _NO_AFFINITY: Final = PodAffinity()
 
 
-def terms_of(shape: Shape) -> PodTerms:
+def terms_of(shape: PodShape) -> PodTerms:
     """The terms of pods of a shape."""
     affinity = shape.spec.affinity
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
@@ -88,7 +88,7 @@ def terms_of(shape: Shape) -> PodTerms:
     )
 
 
-def _term(term: PodAffinityTerm, shape: Shape) -> Term:
+def _term(term: PodAffinityTerm, shape: PodShape) -> Term:
     namespaces = tuple(sorted(dict.fromkeys(term.namespaces)))
     if not namespaces and term.namespace_selector is None:
         namespaces = (shape.namespace,)

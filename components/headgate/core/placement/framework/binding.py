@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.core.placement.framework.cycle import Cycle
+from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.plugin import (
     Assumed,
     BindPlugin,
@@ -21,7 +21,7 @@ from headgate.core.placement.framework.plugin import (
     Reserved,
     ReservePlugin,
 )
-from headgate.core.placement.framework.status import SUCCESS, Code, Status
+from headgate.core.placement.framework.status import SUCCESS, Code, PluginStatus
 from headgate.core.placement.nodes import NodeInfo
 
 WAIT_MS_MAX: Final = 15 * 60 * 1000
@@ -33,7 +33,7 @@ _WAITING: Final = "one or more plugins asked to wait and no plugin rejected pod"
 class Permission(msgspec.Struct, frozen=True):
     """Success, a rejection, or Wait with how long each plugin lets the pod wait at most."""
 
-    status: Status = SUCCESS
+    status: PluginStatus = SUCCESS
     waits_ms_max: Mapping[str, int] = {}
 
 
@@ -54,7 +54,7 @@ class BindingPoints:
         self._binds = binds
         self._post_binds = post_binds
 
-    def reserve(self, cycle: Cycle, node: NodeInfo) -> Reserved:
+    def reserve(self, cycle: PlacementCycle, node: NodeInfo) -> Reserved:
         """All that is set aside; nothing when one of the plugins rejects the pod."""
         assumed: list[Assumed] = []
         for plugin in self._reserves:
@@ -64,7 +64,7 @@ class BindingPoints:
             assumed.extend(answer.assumed)
         return Reserved(assumed=tuple(assumed))
 
-    def permit(self, cycle: Cycle, node: NodeInfo) -> Permission:
+    def permit(self, cycle: PlacementCycle, node: NodeInfo) -> Permission:
         """Whether the pod may be bound now, or what it has to wait for."""
         waits: dict[str, int] = {}
         for plugin in self._permits:
@@ -73,9 +73,9 @@ class BindingPoints:
                 waits[plugin.name] = min(answer.wait_ms_max, WAIT_MS_MAX)
             elif not answer.status.is_success:
                 return Permission(_failure(answer.status, "Permit", plugin.name))
-        return Permission(Status(Code.WAIT, (_WAITING,)), waits) if waits else Permission()
+        return Permission(PluginStatus(Code.WAIT, (_WAITING,)), waits) if waits else Permission()
 
-    def pre_bind(self, cycle: Cycle, node: NodeInfo) -> PreBound:
+    def pre_bind(self, cycle: PlacementCycle, node: NodeInfo) -> PreBound:
         """What is left to be written; a plugin is asked when those before it have nothing left."""
         for plugin in self._pre_binds:
             answer = plugin.pre_bind(cycle, node)
@@ -85,22 +85,22 @@ class BindingPoints:
                 return PreBound(_failure(answer.status, "PreBind", plugin.name))
         return PreBound()
 
-    def bind(self, cycle: Cycle, node: NodeInfo) -> Status:
+    def bind(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:
         """Success when the binder is to bind the pod; Skip when no plugin wants to."""
         for plugin in self._binds:
             status = plugin.bind(cycle, node)
             if status.code != Code.SKIP:
                 return status if status.is_success else _failure(status, "Bind", plugin.name)
-        return Status(Code.SKIP)
+        return PluginStatus(Code.SKIP)
 
-    def post_bind(self, cycle: Cycle, node: NodeInfo) -> None:
+    def post_bind(self, cycle: PlacementCycle, node: NodeInfo) -> None:
         """The pod is bound."""
         for plugin in self._post_binds:
             plugin.post_bind(cycle, node)
 
 
-def _failure(status: Status, point: str, name: str) -> Status:
+def _failure(status: PluginStatus, point: str, name: str) -> PluginStatus:
     """A rejection under the name of its plugin; anything else is an error."""
     if status.is_rejected:
         return status.of(name)
-    return Status(Code.ERROR, (f'running {point} plugin "{name}": {status.message}',), name)
+    return PluginStatus(Code.ERROR, (f'running {point} plugin "{name}": {status.message}',), name)

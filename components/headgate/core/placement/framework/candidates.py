@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from headgate.core.placement.framework.status import Status
+from headgate.core.placement.framework.status import PluginStatus
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class PreemptionCandidate(msgspec.Struct, frozen=True):
     """
     A node that the pod would fit on without some pods.
 
@@ -27,6 +27,6 @@ class PreemptionDetails(msgspec.Struct, frozen=True):
     candidates that are equal by all criteria, in the order of their names; the first of them is nominated.
     """
 
-    candidates: Mapping[str, Candidate] = {}
-    hopeless: Mapping[str, Status] = {}
+    candidates: Mapping[str, PreemptionCandidate] = {}
+    hopeless: Mapping[str, PluginStatus] = {}
     best: tuple[str, ...] = ()

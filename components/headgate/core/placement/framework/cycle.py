@@ -1,16 +1,47 @@
 """One scheduling attempt as plugins see it: the pod, the cluster, and what plugins have prepared for it."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-from headgate.core.placement.framework.status import StatusTable
-
-if TYPE_CHECKING:
-    from headgate.core.placement.cluster import Cluster
-    from headgate.core.placement.framework.runtime import Framework
-    from headgate.core.placement.pods import Pod
+from headgate.core.placement.cluster import PlacementCluster
+from headgate.core.placement.framework.status import PluginStatus, StatusTable
+from headgate.core.placement.nodes import NodeInfo
+from headgate.core.placement.pods import PodInfo
 
 
-class Cycle:
+class FilterRuntime(Protocol):
+    """
+    What the runtime of a profile is to plugins that run the filters of others on hypotheses.
+
+    It is the class `Framework` of the module `runtime`, which knows the plugins and so cannot be imported here.
+    """
+
+    cluster: PlacementCluster
+    statuses: StatusTable
+
+    @property
+    def filters(self) -> Sequence[Any]:
+        """The filters in their order, each a `FilterStep`."""
+        ...
+
+    def filter_with_nominated(self, cycle: "PlacementCycle", node: NodeInfo) -> PluginStatus:
+        """Run the filters for one node, which may be hypothetical, with the pods nominated to it and without."""
+        ...
+
+    def yielding_to(self, pod: PodInfo, node: str) -> list[PodInfo]:
+        """The pods nominated to a node that this one may not displace."""
+        ...
+
+    def add_pod(self, cycle: "PlacementCycle", pod: PodInfo, node: NodeInfo) -> None:
+        """The states of the pre-filters as if a pod were on a node, which already has it."""
+        ...
+
+    def remove_pod(self, cycle: "PlacementCycle", pod: PodInfo, node: NodeInfo) -> None:
+        """The states of the pre-filters as if a pod were not on a node, which already lacks it."""
+        ...
+
+
+class PlacementCycle:
     """
     The state of an attempt (CycleState).
 
@@ -29,10 +60,10 @@ class Cycle:
         "statuses",
     )
 
-    def __init__(self, framework: "Framework", pod: "Pod") -> None:
+    def __init__(self, framework: FilterRuntime, pod: PodInfo) -> None:
         self.framework = framework
         """The runtime of the profile, for plugins that run others' filters on hypotheses."""
-        self.cluster: Cluster = framework.cluster
+        self.cluster: PlacementCluster = framework.cluster
         self.pod = pod
         self.statuses: StatusTable = framework.statuses
         self.filter_states: dict[str, Any] = {}
@@ -40,9 +71,9 @@ class Cycle:
         self.score_states: dict[str, Any] = {}
         self.skipped_scores: dict[str, None] = {}
 
-    def clone(self) -> "Cycle":
+    def clone(self) -> "PlacementCycle":
         """The cycle for a hypothesis: pre-filter states of the copy can be replaced, and the states are values."""
-        copy = Cycle(self.framework, self.pod)
+        copy = PlacementCycle(self.framework, self.pod)
         copy.filter_states = dict(self.filter_states)
         copy.skipped_filters = self.skipped_filters
         copy.score_states = self.score_states

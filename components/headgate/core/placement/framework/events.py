@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from headgate.core.placement.cluster import Cluster
-    from headgate.core.placement.pods import Pod, Shape
+    from headgate.core.placement.cluster import PlacementCluster
+    from headgate.core.placement.pods import PodInfo, PodShape
 
 
-class Action(IntFlag):
+class ActionType(IntFlag):
     """Kinds of change of an object (ActionType)."""
 
     ADD = 1
@@ -43,12 +43,12 @@ class Action(IntFlag):
         return "".join(part.capitalize() for part in (self.name or "").split("_")) if self in _SINGLE else ""
 
 
-_SINGLE: Final = tuple(Action)
-UPDATE: Final = Action(0b1_1111_1111_1100)
-ALL: Final = Action(0b1_1111_1111_1111)
+_SINGLE: Final = tuple(ActionType)
+UPDATE: Final = ActionType(0b1_1111_1111_1100)
+ALL: Final = ActionType(0b1_1111_1111_1111)
 
 
-class Resource(Enum):
+class EventResource(Enum):
     """The kinds of objects that events are about (EventResource)."""
 
     POD = "Pod"
@@ -78,9 +78,9 @@ class Hint(Enum):
     SKIP = "Skip"
 
 
-HintFunction = Callable[["Pod", Any, Any, "Cluster"], Hint]
+HintFunction = Callable[["PodInfo", Any, Any, "PlacementCluster"], Hint]
 """
-`hint(pod, old, new, cluster)`: `old` is None for an added object, `new` for a deleted one. Pods are `Pod`, nodes
+`hint(pod, old, new, cluster)`: `old` is None for an added object, `new` for a deleted one. Pods are `PodInfo`, nodes
 `NodeObject`, all else the Structs of `placement.objects`.
 """
 
@@ -93,7 +93,7 @@ class EventHint(msgspec.Struct, frozen=True):
     are equal in it, so it must read nothing else of the pod; without it the hint is asked for each pod.
     """
 
-    resource: Resource
-    actions: Action
+    resource: EventResource
+    actions: ActionType
     hint: HintFunction | None = None
-    key: Callable[["Shape"], Hashable] | None = None
+    key: Callable[["PodShape"], Hashable] | None = None

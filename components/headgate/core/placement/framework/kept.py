@@ -11,9 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from headgate.core.placement.cluster import Cluster, distinct
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.plugin import Ints, Reads, Rows
+from headgate.core.placement.arrays import Ints, Rows
+from headgate.core.placement.cluster import PlacementCluster, distinct
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.plugin import Reads
 from headgate.core.placement.nodes import NodeInfo
 
 KEPT_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -31,8 +32,8 @@ STALE_AFTER: Final = 4
 FEW: Final = 8
 """Up to so many rows are cheaper one by one than as arrays."""
 
-Rowwise = Callable[[Cycle, NodeInfo], int]
-Columnwise = Callable[[Cycle, Rows], Ints]
+Rowwise = Callable[[PlacementCycle, NodeInfo], int]
+Columnwise = Callable[[PlacementCycle, Rows], Ints]
 
 
 class _Kept:
@@ -59,7 +60,7 @@ class KeptAnswers:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: PlacementCluster,
         reads: Collection[Reads],
         object_kinds: tuple[type, ...],
         rowwise: Rowwise,
@@ -75,7 +76,7 @@ class KeptAnswers:
         self._seen: dict[Hashable, None] = {}
         self._questions = 0
 
-    def answers(self, cycle: Cycle, key: Hashable, rows: Rows) -> Ints:
+    def answers(self, cycle: PlacementCycle, key: Hashable, rows: Rows) -> Ints:
         """The answers for some rows."""
         self._questions += 1
         kept = self._by_key.get(key)
@@ -110,7 +111,7 @@ class KeptAnswers:
         del self._by_key[oldest]
         return True
 
-    def _bring_up_to_date(self, cycle: Cycle, kept: _Kept) -> None:
+    def _bring_up_to_date(self, cycle: PlacementCycle, kept: _Kept) -> None:
         touched = self._touched(kept)
         if touched is None or touched:
             cluster = self._cluster
@@ -147,7 +148,7 @@ class KeptAnswers:
             rows = rows + changed if rows else changed
         return rows
 
-    def _answer_again(self, cycle: Cycle, values: Ints, touched: list[int]) -> None:
+    def _answer_again(self, cycle: PlacementCycle, values: Ints, touched: list[int]) -> None:
         if len(touched) > FEW:
             rows = distinct(touched)
             rows = rows[self._cluster.columns.alive[rows]]
@@ -159,7 +160,7 @@ class KeptAnswers:
             if info is not None:
                 values[row] = self._rowwise(cycle, info)
 
-    def _asked(self, cycle: Cycle, rows: Rows) -> Ints:
+    def _asked(self, cycle: PlacementCycle, rows: Rows) -> Ints:
         """The answers for some rows, none of which is free, asked now."""
         if self._columnwise is not None and len(rows) > FEW:
             return self._columnwise(cycle, rows)

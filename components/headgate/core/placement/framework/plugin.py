@@ -12,7 +12,7 @@ What a plugin's filter or score depends on it declares (`Reads`), and the runtim
 - `NODES`: the pod's spec and any Node objects;
 - `NODE_AND_PODS`: the pod's spec, this Node object and the pods on it;
 - `CLUSTER`: anything; nothing is kept, and the plugin is asked in each attempt. It keeps its own counts in an index of
-  the cluster (`Cluster.index`), and answers for all nodes by its vector form.
+  the cluster (`PlacementCluster.index`), and answers for all nodes by its vector form.
 
 Of a plugin that declares one of the first three, `pre_filter` (of `pre_score`) reads the pod's shape alone and is kept
 too. Answers are kept per `filter_key` (`score_key`): the part of the shape that the plugin reads, so that pods that
@@ -28,23 +28,16 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
+from headgate.core.placement.arrays import Ints, Rows
 from headgate.core.placement.framework.events import EventHint
-from headgate.core.placement.framework.status import SUCCESS, Status
+from headgate.core.placement.framework.status import SUCCESS, PluginStatus
 
 if TYPE_CHECKING:
     from headgate.core.placement.columns import Columns
-    from headgate.core.placement.framework.cycle import Cycle
+    from headgate.core.placement.framework.cycle import PlacementCycle
     from headgate.core.placement.nodes import NodeInfo
-    from headgate.core.placement.pods import Pod, Shape
-
-Rows = NDArray[np.intp]
-"""Places in the columns, one per node."""
-
-Ints = NDArray[np.int64]
-"""Per row: ids of statuses (filters), or scores."""
+    from headgate.core.placement.pods import PodInfo, PodShape
 
 SCORE_MAX = 100
 """The highest score of a node after normalising; the lowest is 0."""
@@ -76,7 +69,7 @@ class Plugin(Protocol):
 class PreEnqueuePlugin(Plugin, Protocol):
     """Whether a pod may enter the queue at all."""
 
-    def pre_enqueue(self, cycle: "Cycle") -> Status:
+    def pre_enqueue(self, cycle: "PlacementCycle") -> PluginStatus:
         """Success, or a rejection: the pod is gated until an event that the plugin has registered for."""
         ...
 
@@ -85,7 +78,7 @@ class PreEnqueuePlugin(Plugin, Protocol):
 class QueueSortPlugin(Plugin, Protocol):
     """The order of the active queue."""
 
-    def sort_key(self, pod: "Pod", queued_ms: int) -> tuple[Any, ...]:
+    def sort_key(self, pod: "PodInfo", queued_ms: int) -> tuple[Any, ...]:
         """Pods are taken in ascending order of these keys."""
         ...
 
@@ -110,7 +103,7 @@ class PreFiltered(msgspec.Struct, frozen=True):
     `cycle.filter_states[name]`, an immutable value; `nodes` are the only nodes to be looked at, by name, None for all.
     """
 
-    status: Status = SUCCESS
+    status: PluginStatus = SUCCESS
     state: Any = None
     nodes: tuple[str, ...] | None = None
 
@@ -119,7 +112,7 @@ class PreFiltered(msgspec.Struct, frozen=True):
 class PreFilterPlugin(Plugin, Protocol):
     """What a filter has to know before it looks at nodes."""
 
-    def pre_filter(self, cycle: "Cycle") -> PreFiltered:
+    def pre_filter(self, cycle: "PlacementCycle") -> PreFiltered:
         """The state for the filter, a skip, a rejection, or fewer nodes."""
         ...
 
@@ -133,11 +126,11 @@ class PreFilterExtensions(Plugin, Protocol):
     remains as it was; it is for filters that look beyond the node (`Reads.CLUSTER`).
     """
 
-    def add_pod(self, cycle: "Cycle", state: Any, added: "Pod", node: "NodeInfo") -> Any:
+    def add_pod(self, cycle: "PlacementCycle", state: Any, added: "PodInfo", node: "NodeInfo") -> Any:
         """The state with a pod on the node."""
         ...
 
-    def remove_pod(self, cycle: "Cycle", state: Any, removed: "Pod", node: "NodeInfo") -> Any:
+    def remove_pod(self, cycle: "PlacementCycle", state: Any, removed: "PodInfo", node: "NodeInfo") -> Any:
         """The state without a pod of the node."""
         ...
 
@@ -151,7 +144,7 @@ class FilterPlugin(Plugin, Protocol):
         """What the answer depends on."""
         ...
 
-    def filter(self, cycle: "Cycle", node: "NodeInfo") -> Status:
+    def filter(self, cycle: "PlacementCycle", node: "NodeInfo") -> PluginStatus:
         """Success or a rejection."""
         ...
 
@@ -160,7 +153,7 @@ class FilterPlugin(Plugin, Protocol):
 class KeyedFilter(FilterPlugin, Protocol):
     """A filter that reads a part of a pod's shape. Without this, answers are kept per shape."""
 
-    def filter_key(self, shape: "Shape") -> Hashable:
+    def filter_key(self, shape: "PodShape") -> Hashable:
         """The part of a pod's shape that pre-filter and filter read."""
         ...
 
@@ -169,7 +162,7 @@ class KeyedFilter(FilterPlugin, Protocol):
 class VectorFilter(FilterPlugin, Protocol):
     """A filter with a vector form."""
 
-    def filter_columns(self, cycle: "Cycle", columns: "Columns", rows: Rows) -> Ints:
+    def filter_columns(self, cycle: "PlacementCycle", columns: "Columns", rows: Rows) -> Ints:
         """Per row the id (`cycle.statuses.id_of`) of what `filter` answers for that node, in a new array."""
         ...
 
@@ -183,7 +176,7 @@ class PostFiltered(msgspec.Struct, frozen=True):
     `details` is for plans and explanations; preemption puts its candidates there.
     """
 
-    status: Status
+    status: PluginStatus
     nominated: str | None = None
     victims: tuple[str, ...] = ()
     unnominated: tuple[str, ...] = ()
@@ -194,7 +187,7 @@ class PostFiltered(msgspec.Struct, frozen=True):
 class PostFilterPlugin(Plugin, Protocol):
     """What could make a pod schedulable that fits nowhere."""
 
-    def post_filter(self, cycle: "Cycle", statuses: "NodeStatuses") -> PostFiltered:
+    def post_filter(self, cycle: "PlacementCycle", statuses: "NodeStatuses") -> PostFiltered:
         """Success with a nomination, Unschedulable to let the next plugin try, or Unresolvable to end."""
         ...
 
@@ -217,11 +210,11 @@ class NodeStatuses(Protocol):
         ...
 
     @property
-    def absent(self) -> Status:
+    def absent(self) -> PluginStatus:
         """The status of all other nodes."""
         ...
 
-    def status_of(self, node: str) -> Status:
+    def status_of(self, node: str) -> PluginStatus:
         """The status of a node; that of nodes that were not looked at is Unresolvable (or that of the pre-filter)."""
         ...
 
@@ -232,7 +225,7 @@ class NodeStatuses(Protocol):
 class PreScored(msgspec.Struct, frozen=True):
     """What a pre-score answers: Success with a state, `cycle.score_states[name]`, or Skip."""
 
-    status: Status = SUCCESS
+    status: PluginStatus = SUCCESS
     state: Any = None
 
 
@@ -240,7 +233,7 @@ class PreScored(msgspec.Struct, frozen=True):
 class PreScorePlugin(Plugin, Protocol):
     """What a score has to know before it looks at nodes."""
 
-    def pre_score(self, cycle: "Cycle", rows: Rows) -> PreScored:
+    def pre_score(self, cycle: "PlacementCycle", rows: Rows) -> PreScored:
         """The state for the score; `rows` are the feasible nodes."""
         ...
 
@@ -254,7 +247,7 @@ class ScorePlugin(Plugin, Protocol):
         """What the raw score depends on."""
         ...
 
-    def score(self, cycle: "Cycle", node: "NodeInfo") -> int:
+    def score(self, cycle: "PlacementCycle", node: "NodeInfo") -> int:
         """The raw score: from 0 to SCORE_MAX, or any integer if the plugin normalises."""
         ...
 
@@ -263,7 +256,7 @@ class ScorePlugin(Plugin, Protocol):
 class KeyedScore(ScorePlugin, Protocol):
     """A score that reads a part of a pod's shape. Without this, scores are kept per shape."""
 
-    def score_key(self, shape: "Shape") -> Hashable:
+    def score_key(self, shape: "PodShape") -> Hashable:
         """The part of a pod's shape that pre-score and score read."""
         ...
 
@@ -272,7 +265,7 @@ class KeyedScore(ScorePlugin, Protocol):
 class VectorScore(ScorePlugin, Protocol):
     """A score with a vector form."""
 
-    def score_columns(self, cycle: "Cycle", columns: "Columns", rows: Rows) -> Ints:
+    def score_columns(self, cycle: "PlacementCycle", columns: "Columns", rows: Rows) -> Ints:
         """Per row what `score` answers for that node."""
         ...
 
@@ -281,7 +274,7 @@ class VectorScore(ScorePlugin, Protocol):
 class NormalizeScore(ScorePlugin, Protocol):
     """A score whose raw values have to be brought into the range from 0 to SCORE_MAX."""
 
-    def normalize(self, cycle: "Cycle", rows: Rows, scores: Ints) -> Ints:
+    def normalize(self, cycle: "PlacementCycle", rows: Rows, scores: Ints) -> Ints:
         """The scores of the feasible nodes `rows`, normalised; `scores` remains as it was."""
         ...
 
@@ -304,7 +297,7 @@ class Reserved(msgspec.Struct, frozen=True):
     They stand in the cluster until they are written, or are put back as they were when the pod is not bound after all.
     """
 
-    status: Status = SUCCESS
+    status: PluginStatus = SUCCESS
     assumed: tuple[Assumed, ...] = ()
 
 
@@ -312,7 +305,7 @@ class Reserved(msgspec.Struct, frozen=True):
 class ReservePlugin(Plugin, Protocol):
     """What has to be set aside for a pod on its node."""
 
-    def reserve(self, cycle: "Cycle", node: "NodeInfo") -> Reserved:
+    def reserve(self, cycle: "PlacementCycle", node: "NodeInfo") -> Reserved:
         """What is set aside, or a rejection."""
         ...
 
@@ -320,7 +313,7 @@ class ReservePlugin(Plugin, Protocol):
 class Permitted(msgspec.Struct, frozen=True):
     """Success, a rejection, or Wait for at most so long."""
 
-    status: Status = SUCCESS
+    status: PluginStatus = SUCCESS
     wait_ms_max: int = 0
 
 
@@ -328,12 +321,12 @@ class Permitted(msgspec.Struct, frozen=True):
 class PermitPlugin(Plugin, Protocol):
     """Whether a placed pod may be bound already."""
 
-    def permit(self, cycle: "Cycle", node: "NodeInfo") -> Permitted:
+    def permit(self, cycle: "PlacementCycle", node: "NodeInfo") -> Permitted:
         """The permission."""
         ...
 
 
-class Write(msgspec.Struct, frozen=True):
+class ObjectWrite(msgspec.Struct, frozen=True):
     """An object that the binder has to write before the pod is bound: kind, key, and a JSON merge patch."""
 
     kind: str
@@ -344,15 +337,15 @@ class Write(msgspec.Struct, frozen=True):
 class PreBound(msgspec.Struct, frozen=True):
     """Success when nothing is left to do, or Wait for the writes to have been made and answered."""
 
-    status: Status = SUCCESS
-    writes: tuple[Write, ...] = ()
+    status: PluginStatus = SUCCESS
+    writes: tuple[ObjectWrite, ...] = ()
 
 
 @runtime_checkable
 class PreBindPlugin(Plugin, Protocol):
     """What has to be true before a pod is bound."""
 
-    def pre_bind(self, cycle: "Cycle", node: "NodeInfo") -> PreBound:
+    def pre_bind(self, cycle: "PlacementCycle", node: "NodeInfo") -> PreBound:
         """What is left to do; asked again after each change while it says Wait."""
         ...
 
@@ -361,7 +354,7 @@ class PreBindPlugin(Plugin, Protocol):
 class BindPlugin(Plugin, Protocol):
     """Who binds the pod: Success lets the binder do it, Skip leaves it to the next plugin."""
 
-    def bind(self, cycle: "Cycle", node: "NodeInfo") -> Status:
+    def bind(self, cycle: "PlacementCycle", node: "NodeInfo") -> PluginStatus:
         """The decision."""
         ...
 
@@ -370,7 +363,7 @@ class BindPlugin(Plugin, Protocol):
 class PostBindPlugin(Plugin, Protocol):
     """What is to be known after a pod is bound."""
 
-    def post_bind(self, cycle: "Cycle", node: "NodeInfo") -> None:
+    def post_bind(self, cycle: "PlacementCycle", node: "NodeInfo") -> None:
         """The pod is bound."""
         ...
 

@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.arrays import Ints, Rows
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.configuration.profiles import Profile
 from headgate.core.placement.framework.binding import BindingPoints
-from headgate.core.placement.framework.cycle import Cycle
+from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.plugin import (
     BindPlugin,
     FilterPlugin,
-    Ints,
     NodeStatuses,
     PermitPlugin,
     PostBindPlugin,
@@ -29,10 +29,9 @@ from headgate.core.placement.framework.plugin import (
     PreFilterPlugin,
     PreScorePlugin,
     ReservePlugin,
-    Rows,
     ScorePlugin,
 )
-from headgate.core.placement.framework.status import SUCCESS, Code, PluginError, Status, StatusTable, unresolvable
+from headgate.core.placement.framework.status import SUCCESS, Code, PluginError, PluginStatus, StatusTable, unresolvable
 from headgate.core.placement.framework.steps import (
     FilterStep,
     FiltersTogether,
@@ -42,7 +41,7 @@ from headgate.core.placement.framework.steps import (
     first_rejections,
 )
 from headgate.core.placement.nodes import NodeInfo
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 
 
 class PreFilterOutcome(msgspec.Struct, frozen=True):
@@ -52,7 +51,7 @@ class PreFilterOutcome(msgspec.Struct, frozen=True):
     `nodes` are the only ones to be looked at, None for all, `narrowing` the plugins that said so.
     """
 
-    status: Status = SUCCESS
+    status: PluginStatus = SUCCESS
     nodes: tuple[str, ...] | None = None
     narrowing: tuple[str, ...] = ()
 
@@ -75,7 +74,7 @@ class Scored(msgspec.Struct, frozen=True):
 class Framework:
     """The runtime of a profile on a cluster."""
 
-    def __init__(self, profile: Profile, cluster: Cluster) -> None:
+    def __init__(self, profile: Profile, cluster: PlacementCluster) -> None:
         self.profile = profile
         self.cluster = cluster
         self.statuses = StatusTable()
@@ -106,27 +105,27 @@ class Framework:
         """Whether any plugin can help a pod that fits nowhere."""
         return bool(self._post_filters)
 
-    def cycle(self, pod: Pod) -> Cycle:
+    def cycle(self, pod: PodInfo) -> PlacementCycle:
         """A new cycle for a pod."""
         if self.statuses.is_full:
             self.statuses = StatusTable()
             self._together.clear()
             for step in self.filters:
                 step.clear()
-        return Cycle(self, pod)
+        return PlacementCycle(self, pod)
 
-    def pre_enqueue(self, pod: Pod) -> Status:
+    def pre_enqueue(self, pod: PodInfo) -> PluginStatus:
         """Whether a pod may enter the queue: the first rejection, or Success."""
         cycle = self.cycle(pod)
         for plugin in self._pre_enqueues:
-            status: Status = plugin.pre_enqueue(cycle)
+            status: PluginStatus = plugin.pre_enqueue(cycle)
             if not status.is_success:
                 return status.of(plugin.name)
         return SUCCESS
 
     # --- filters ---------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, cycle: Cycle) -> PreFilterOutcome:
+    def pre_filter(self, cycle: PlacementCycle) -> PreFilterOutcome:
         """Run the pre-filters; afterwards the cycle has their states."""
         rejected = SUCCESS
         nodes: tuple[str, ...] | None = None
@@ -151,7 +150,7 @@ class Framework:
                     return PreFilterOutcome(_nothing_left(narrowing), nodes, tuple(narrowing))
         return PreFilterOutcome(rejected, nodes, tuple(narrowing))
 
-    def filter_node(self, cycle: Cycle, node: NodeInfo) -> Status:
+    def filter_node(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:
         """Run the filters for one node, which may be hypothetical: the first rejection, or Success."""
         for step in self.filters:
             if step.name not in cycle.skipped_filters:
@@ -160,7 +159,7 @@ class Framework:
                     return status
         return SUCCESS
 
-    def filter_with_nominated(self, cycle: Cycle, node: NodeInfo) -> Status:
+    def filter_with_nominated(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:
         """
         Run the filters for one node as if the pods of equal or higher priority that are nominated to it were there.
 
@@ -177,26 +176,26 @@ class Framework:
                 return status
         return self.filter_node(cycle, node)
 
-    def yielding_to(self, pod: Pod, node: str) -> list[Pod]:
+    def yielding_to(self, pod: PodInfo, node: str) -> list[PodInfo]:
         """The pods nominated to a node that this one may not displace."""
         nominated = self.cluster.nominated_to(node).values()
         return [each for each in nominated if each.priority >= pod.priority and each.key != pod.key]
 
-    def add_pod(self, cycle: Cycle, pod: Pod, node: NodeInfo) -> None:
+    def add_pod(self, cycle: PlacementCycle, pod: PodInfo, node: NodeInfo) -> None:
         """The states of the pre-filters as if a pod were on a node, which already has it."""
         for step in self._pre_filters:
             if step.extensions is not None and step.name in cycle.filter_states:
                 state = cycle.filter_states[step.name]
                 cycle.filter_states[step.name] = step.extensions.add_pod(cycle, state, pod, node)
 
-    def remove_pod(self, cycle: Cycle, pod: Pod, node: NodeInfo) -> None:
+    def remove_pod(self, cycle: PlacementCycle, pod: PodInfo, node: NodeInfo) -> None:
         """The states of the pre-filters as if a pod were not on a node, which already lacks it."""
         for step in self._pre_filters:
             if step.extensions is not None and step.name in cycle.filter_states:
                 state = cycle.filter_states[step.name]
                 cycle.filter_states[step.name] = step.extensions.remove_pod(cycle, state, pod, node)
 
-    def filter_rows(self, cycle: Cycle, rows: Rows) -> Ints:
+    def filter_rows(self, cycle: PlacementCycle, rows: Rows) -> Ints:
         """Run the filters for some rows: per row the id of the first rejection, or 0."""
         active = [step for step in self.filters if step.name not in cycle.skipped_filters]
         if not all(step.is_kept for step in active):
@@ -208,7 +207,7 @@ class Framework:
             together = self._together[names] = FiltersTogether(self.cluster, active)
         return together.answer_rows(cycle, rows)
 
-    def post_filter(self, cycle: Cycle, statuses: NodeStatuses) -> PostFiltered:
+    def post_filter(self, cycle: PlacementCycle, statuses: NodeStatuses) -> PostFiltered:
         """Run the post-filters until one succeeds, fails or says that nothing helps."""
         nominated: str | None = None
         details: Any = None
@@ -220,16 +219,18 @@ class Framework:
             if code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
                 return msgspec.structs.replace(answer, status=answer.status.of(plugin.name))
             if not answer.status.is_rejected:
-                return PostFiltered(Status(Code.ERROR, answer.status.reasons, plugin.name), details=answer.details)
+                return PostFiltered(
+                    PluginStatus(Code.ERROR, answer.status.reasons, plugin.name), details=answer.details
+                )
             nominated = answer.nominated if answer.nominated is not None else nominated
             details = answer.details if answer.details is not None else details
             reasons.extend(answer.status.reasons)
             rejector = rejector or plugin.name
-        return PostFiltered(Status(Code.UNSCHEDULABLE, tuple(reasons), rejector), nominated, details=details)
+        return PostFiltered(PluginStatus(Code.UNSCHEDULABLE, tuple(reasons), rejector), nominated, details=details)
 
     # --- scores ----------------------------------------------------------------------------------------------------
 
-    def score(self, cycle: Cycle, rows: Rows) -> Scored:
+    def score(self, cycle: PlacementCycle, rows: Rows) -> Scored:
         """Score feasible nodes. Raises PluginError."""
         for step in self._pre_scores:
             answer = step.answer(cycle, rows)
@@ -259,13 +260,13 @@ def _of(profile: Profile, point: str, kind: Any) -> list[Any]:
     return plugins
 
 
-def _pre_filter_failure(status: Status, name: str) -> Status:
+def _pre_filter_failure(status: PluginStatus, name: str) -> PluginStatus:
     if status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         return status.of(name)
-    return Status(Code.ERROR, (f'running PreFilter plugin "{name}": {status.message}',), name)
+    return PluginStatus(Code.ERROR, (f'running PreFilter plugin "{name}": {status.message}',), name)
 
 
-def _nothing_left(narrowing: list[str]) -> Status:
+def _nothing_left(narrowing: list[str]) -> PluginStatus:
     if len(narrowing) == 1:
         return unresolvable(f"node(s) didn't satisfy plugin {narrowing[0]}")
     return unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(narrowing))}] simultaneously")

@@ -41,7 +41,7 @@ _LABELS: Final = {
 }
 
 
-class Status(msgspec.Struct, frozen=True):
+class PluginStatus(msgspec.Struct, frozen=True):
     """
     An answer. A plugin leaves `plugin` empty: the runtime fills it in.
 
@@ -72,28 +72,28 @@ class Status(msgspec.Struct, frozen=True):
         """The reasons in one line."""
         return ", ".join(self.reasons)
 
-    def of(self, plugin: str) -> "Status":
+    def of(self, plugin: str) -> "PluginStatus":
         """The same answer under the name of the plugin that gave it."""
         return self if self.plugin == plugin else msgspec.structs.replace(self, plugin=plugin)
 
 
-SUCCESS: Final = Status()
-SKIP: Final = Status(Code.SKIP)
+SUCCESS: Final = PluginStatus()
+SKIP: Final = PluginStatus(Code.SKIP)
 
 
-def unschedulable(*reasons: str) -> Status:
+def unschedulable(*reasons: str) -> PluginStatus:
     """Not now on this node, though preemption or other pods may change that."""
-    return Status(Code.UNSCHEDULABLE, reasons)
+    return PluginStatus(Code.UNSCHEDULABLE, reasons)
 
 
-def unresolvable(*reasons: str) -> Status:
+def unresolvable(*reasons: str) -> PluginStatus:
     """Not on this node, and no preemption would change that."""
-    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+    return PluginStatus(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
 
 
-def error(*reasons: str) -> Status:
+def error(*reasons: str) -> PluginStatus:
     """The plugin could not decide; the attempt fails."""
-    return Status(Code.ERROR, reasons)
+    return PluginStatus(Code.ERROR, reasons)
 
 
 class PluginError(Exception):
@@ -104,12 +104,12 @@ class StatusTable:
     """Ids of statuses, for arrays. 0 is Success."""
 
     def __init__(self) -> None:
-        self._statuses: list[Status] = [SUCCESS]
-        self._ids: dict[Status, int] = {SUCCESS: 0}
+        self._statuses: list[PluginStatus] = [SUCCESS]
+        self._ids: dict[PluginStatus, int] = {SUCCESS: 0}
         self.errors: list[int] = []
         """The ids of errors."""
 
-    def id_of(self, status: Status) -> int:
+    def id_of(self, status: PluginStatus) -> int:
         """The id of a status; the same for equal ones."""
         known = self._ids.get(status)
         if known is None:
@@ -119,7 +119,7 @@ class StatusTable:
                 self.errors.append(known)
         return known
 
-    def status_of(self, number: int) -> Status:
+    def status_of(self, number: int) -> PluginStatus:
         """The status of an id."""
         return self._statuses[number]
 

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from headgate.core.placement.cluster import Cluster
-from headgate.core.placement.framework.cycle import Cycle
+from headgate.core.placement.arrays import Ints, Rows
+from headgate.core.placement.cluster import PlacementCluster
+from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.kept import KeptAnswers
 from headgate.core.placement.framework.plugin import (
     SCORE_MAX,
     FilterPlugin,
-    Ints,
     NormalizeScore,
     PreFiltered,
     PreFilterExtensions,
@@ -24,14 +24,13 @@ from headgate.core.placement.framework.plugin import (
     PreScored,
     PreScorePlugin,
     Reads,
-    Rows,
     ScorePlugin,
     VectorFilter,
     VectorScore,
 )
-from headgate.core.placement.framework.status import Code, PluginError, Status, StatusTable
+from headgate.core.placement.framework.status import Code, PluginError, PluginStatus, StatusTable
 from headgate.core.placement.nodes import NodeInfo
-from headgate.core.placement.pods import Shape
+from headgate.core.placement.pods import PodShape
 
 KEYS_MAX: Final = 20_000
 """Shapes whose keys are remembered, per step."""
@@ -40,11 +39,11 @@ KEYS_MAX: Final = 20_000
 class Keys:
     """The key of each shape, asked of the plugin once."""
 
-    def __init__(self, key_of: Callable[[Shape], Hashable] | None) -> None:
+    def __init__(self, key_of: Callable[[PodShape], Hashable] | None) -> None:
         self._key_of = key_of
         self._keys: dict[int, Hashable] = {}
 
-    def of(self, shape: Shape) -> Hashable:
+    def of(self, shape: PodShape) -> Hashable:
         """The part of a shape that the plugin reads; the shape's number for a plugin that does not say."""
         if self._key_of is None:
             return shape.number
@@ -74,7 +73,7 @@ class _KeptOnce:
         self._version = 0
         self._by_key: dict[Hashable, Any] = {}
 
-    def get(self, cluster: Cluster, key: Hashable) -> Any:
+    def get(self, cluster: PlacementCluster, key: Hashable) -> Any:
         """What is kept, or None."""
         version = sum(map(cluster.version, self._kinds)) if self._kinds else 0
         if version != self._version:
@@ -100,7 +99,7 @@ class PreFilterStep:
         self._kept = _KeptOnce(plugin) if is_kept else None
         self._keys = _by_key(plugin, "filter_key")
 
-    def answer(self, cycle: Cycle) -> PreFiltered:
+    def answer(self, cycle: PlacementCycle) -> PreFiltered:
         """What the plugin says of the pod."""
         if self._kept is None:
             return self.plugin.pre_filter(cycle)
@@ -115,7 +114,7 @@ class PreFilterStep:
 class FilterStep:
     """A filter."""
 
-    def __init__(self, plugin: FilterPlugin, cluster: Cluster) -> None:
+    def __init__(self, plugin: FilterPlugin, cluster: PlacementCluster) -> None:
         self.plugin = plugin
         self.name = plugin.name
         self.keys = _by_key(plugin, "filter_key")
@@ -135,18 +134,18 @@ class FilterStep:
         """Whether the answers for all rows are at hand."""
         return self._kept is not None
 
-    def answer(self, cycle: Cycle, node: NodeInfo) -> Status:
+    def answer(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:
         """What the plugin says of one node, which may be hypothetical."""
         status = self.plugin.filter(cycle, node)
         return status if status.is_success else _checked(status, self.name)
 
-    def answer_rows(self, cycle: Cycle, rows: Rows) -> Ints:
+    def answer_rows(self, cycle: PlacementCycle, rows: Rows) -> Ints:
         """The ids of the statuses of some rows."""
         if self._kept is not None:
             return self._kept.answers(cycle, self.keys.of(cycle.pod.shape), rows)
         return self._ask(cycle, rows)
 
-    def _ask(self, cycle: Cycle, rows: Rows) -> Ints:
+    def _ask(self, cycle: PlacementCycle, rows: Rows) -> Ints:
         if self._vector is None:
             info_of = self._cluster.info_of
             return np.array([self._id_of(cycle, info_of(row)) for row in rows.tolist()], dtype=np.int64)
@@ -158,16 +157,16 @@ class FilterStep:
         if self._kept is not None:
             self._kept.clear()
 
-    def _id_of(self, cycle: Cycle, node: NodeInfo) -> int:
+    def _id_of(self, cycle: PlacementCycle, node: NodeInfo) -> int:
         status = self.answer(cycle, node)
         return cycle.statuses.id_of(status) if not status.is_success else 0
 
 
-def _checked(status: Status, name: str) -> Status:
+def _checked(status: PluginStatus, name: str) -> PluginStatus:
     """A rejection under the name of its plugin; any other answer of a filter is an error."""
     if status.is_rejected:
         return status.of(name)
-    return Status(Code.ERROR, (f'running "{name}" filter plugin: {status.message}',), name)
+    return PluginStatus(Code.ERROR, (f'running "{name}" filter plugin: {status.message}',), name)
 
 
 def _with_plugin(ids: Ints, statuses: StatusTable, name: str) -> Ints:
@@ -184,28 +183,28 @@ def _with_plugin(ids: Ints, statuses: StatusTable, name: str) -> Ints:
 class FiltersTogether:
     """The first rejection by several filters that are all kept, which is kept too."""
 
-    def __init__(self, cluster: Cluster, steps: list[FilterStep]) -> None:
+    def __init__(self, cluster: PlacementCluster, steps: list[FilterStep]) -> None:
         self._steps = steps
         kinds = tuple(dict.fromkeys(kind for step in steps for kind in step.object_kinds))
         self._kept = KeptAnswers(cluster, [step.reads for step in steps], kinds, self._first, self._first_of_rows)
 
-    def answer_rows(self, cycle: Cycle, rows: Rows) -> Ints:
+    def answer_rows(self, cycle: PlacementCycle, rows: Rows) -> Ints:
         """The ids of the statuses of some rows."""
         shape = cycle.pod.shape
         return self._kept.answers(cycle, tuple([step.keys.of(shape) for step in self._steps]), rows)
 
-    def _first(self, cycle: Cycle, node: NodeInfo) -> int:
+    def _first(self, cycle: PlacementCycle, node: NodeInfo) -> int:
         for step in self._steps:
             status = step.answer(cycle, node)
             if not status.is_success:
                 return cycle.statuses.id_of(status)
         return 0
 
-    def _first_of_rows(self, cycle: Cycle, rows: Rows) -> Ints:
+    def _first_of_rows(self, cycle: PlacementCycle, rows: Rows) -> Ints:
         return first_rejections(cycle, self._steps, rows)
 
 
-def first_rejections(cycle: Cycle, steps: list[FilterStep], rows: Rows) -> Ints:
+def first_rejections(cycle: PlacementCycle, steps: list[FilterStep], rows: Rows) -> Ints:
     """Per row the id of the first rejection by some filters in order, or 0. Each is asked of what passed so far."""
     ids = steps[0].answer_rows(cycle, rows) if steps else np.zeros(len(rows), dtype=np.int64)
     for step in steps[1:]:
@@ -227,7 +226,7 @@ class PreScoreStep:
         self._kept = _KeptOnce(plugin) if is_kept else None
         self._keys = _by_key(plugin, "score_key")
 
-    def answer(self, cycle: Cycle, rows: Rows) -> PreScored:
+    def answer(self, cycle: PlacementCycle, rows: Rows) -> PreScored:
         """What the plugin says of the pod."""
         if self._kept is None:
             return self.plugin.pre_score(cycle, rows)
@@ -242,7 +241,7 @@ class PreScoreStep:
 class ScoreStep:
     """A score with its weight."""
 
-    def __init__(self, plugin: ScorePlugin, weight: int, cluster: Cluster) -> None:
+    def __init__(self, plugin: ScorePlugin, weight: int, cluster: PlacementCluster) -> None:
         self.plugin = plugin
         self.name = plugin.name
         self.weight = weight
@@ -256,13 +255,13 @@ class ScoreStep:
             kinds = object_kinds(plugin)
             self._kept = KeptAnswers(cluster, (plugin.score_reads,), kinds, plugin.score, columnwise)
 
-    def raw(self, cycle: Cycle, rows: Rows) -> Ints:
+    def raw(self, cycle: PlacementCycle, rows: Rows) -> Ints:
         """The raw scores of some rows."""
         if self._kept is not None:
             return self._kept.answers(cycle, self._keys.of(cycle.pod.shape), rows)
         return self._ask(cycle, rows)
 
-    def normalized(self, cycle: Cycle, rows: Rows, raw: Ints) -> Ints:
+    def normalized(self, cycle: PlacementCycle, rows: Rows, raw: Ints) -> Ints:
         """The scores in the range that all plugins share. Raises PluginError where they are not."""
         scores = self._normalizer.normalize(cycle, rows, raw) if self._normalizer is not None else raw
         lowest, highest = int(scores.min()), int(scores.max())
@@ -274,7 +273,7 @@ class ScoreStep:
             )
         return scores
 
-    def _ask(self, cycle: Cycle, rows: Rows) -> Ints:
+    def _ask(self, cycle: PlacementCycle, rows: Rows) -> Ints:
         if self._vector is not None:
             return self._vector.score_columns(cycle, self._cluster.columns, rows)
         score, info_of = self.plugin.score, self._cluster.info_of

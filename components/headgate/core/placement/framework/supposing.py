@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from headgate.core.placement.framework.plugin import FilterPlugin
-from headgate.core.placement.framework.status import Status
+from headgate.core.placement.framework.status import PluginStatus
 
 if TYPE_CHECKING:
-    from headgate.core.placement.framework.cycle import Cycle
+    from headgate.core.placement.framework.cycle import PlacementCycle
 
 
 @runtime_checkable
@@ -22,11 +22,11 @@ class AmountsFilter(FilterPlugin, Protocol):
     Whoever supposes other pods on nodes can compute what it would answer, for many nodes at once.
     """
 
-    def amounts(self, cycle: "Cycle") -> Mapping[str, int] | None:
+    def amounts(self, cycle: "PlacementCycle") -> Mapping[str, int] | None:
         """What has to be free of each resource, one of `pods` among them; None if the answer depends on more."""
         ...
 
-    def lacking(self, resources: Iterable[str], *, is_final: bool) -> Status:
+    def lacking(self, resources: Iterable[str], *, is_final: bool) -> PluginStatus:
         """The rejection for want of some resources. `is_final`: of one of them, even the empty node has too little."""
         ...
 
@@ -39,6 +39,6 @@ class EasedFilter(FilterPlugin, Protocol):
     Where it passes with all pods of a node, it passes with fewer of them too, so preemption need not ask it again.
     """
 
-    def is_eased(self, cycle: "Cycle") -> bool:
+    def is_eased(self, cycle: "PlacementCycle") -> bool:
         """Whether that holds for the pod of the cycle."""
         ...

@@ -1,6 +1,6 @@
 """Device classes, as far as placement reads them (dynamic resource allocation)."""
 
-from headgate.core.placement.objects.metadata import Metadata
+from headgate.core.placement.objects.metadata import MetadataObject
 from headgate.events.objects import ApiBranch
 
 
@@ -13,5 +13,5 @@ class DeviceClassSpec(ApiBranch, frozen=True):
 class DeviceClass(ApiBranch, frozen=True):
     """`resourcev1.DeviceClass`."""
 
-    metadata: Metadata
+    metadata: MetadataObject
     spec: DeviceClassSpec = DeviceClassSpec()

@@ -20,7 +20,7 @@ class Owner(ApiBranch, frozen=True):
     controller: bool = False
 
 
-class Metadata(ApiBranch, frozen=True):
+class MetadataObject(ApiBranch, frozen=True):
     """`metav1.ObjectMeta`. `namespace` is empty for objects of the cluster."""
 
     name: str

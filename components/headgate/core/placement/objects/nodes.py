@@ -1,6 +1,6 @@
 """`corev1.Node`, as far as placement reads it."""
 
-from headgate.core.placement.objects.metadata import Metadata
+from headgate.core.placement.objects.metadata import MetadataObject
 from headgate.events.objects import ApiBranch, Taint
 
 
@@ -37,7 +37,7 @@ class NodeStatus(ApiBranch, frozen=True):
 class NodeObject(ApiBranch, frozen=True):
     """`corev1.Node`."""
 
-    metadata: Metadata
+    metadata: MetadataObject
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 

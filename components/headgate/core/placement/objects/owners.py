@@ -1,13 +1,13 @@
 """Namespaces, disruption budgets, and the objects whose selectors the pods of an application share."""
 
-from headgate.core.placement.objects.metadata import Metadata
+from headgate.core.placement.objects.metadata import MetadataObject
 from headgate.events.objects import ApiBranch, LabelSelector
 
 
 class Namespace(ApiBranch, frozen=True):
     """`corev1.Namespace`: its labels."""
 
-    metadata: Metadata
+    metadata: MetadataObject
 
 
 class ServiceSpec(ApiBranch, frozen=True):
@@ -19,14 +19,14 @@ class ServiceSpec(ApiBranch, frozen=True):
 class Service(ApiBranch, frozen=True):
     """`corev1.Service`."""
 
-    metadata: Metadata
+    metadata: MetadataObject
     spec: ServiceSpec = ServiceSpec()
 
 
 class ReplicationController(ApiBranch, frozen=True):
     """`corev1.ReplicationController`."""
 
-    metadata: Metadata
+    metadata: MetadataObject
     spec: ServiceSpec = ServiceSpec()
 
 
@@ -39,14 +39,14 @@ class SelectorSpec(ApiBranch, frozen=True):
 class ReplicaSet(ApiBranch, frozen=True):
     """`appsv1.ReplicaSet`."""
 
-    metadata: Metadata
+    metadata: MetadataObject
     spec: SelectorSpec = SelectorSpec()
 
 
-class StatefulSet(ApiBranch, frozen=True):
+class StatefulSetObject(ApiBranch, frozen=True):
     """`appsv1.StatefulSet`."""
 
-    metadata: Metadata
+    metadata: MetadataObject
     spec: SelectorSpec = SelectorSpec()
 
 
@@ -60,6 +60,6 @@ class BudgetStatus(ApiBranch, frozen=True):
 class PodDisruptionBudget(ApiBranch, frozen=True):
     """`policyv1.PodDisruptionBudget`."""
 
-    metadata: Metadata
+    metadata: MetadataObject
     spec: SelectorSpec = SelectorSpec()
     status: BudgetStatus = BudgetStatus()

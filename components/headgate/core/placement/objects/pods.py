@@ -2,7 +2,7 @@
 
 import msgspec
 
-from headgate.core.placement.objects.metadata import Metadata
+from headgate.core.placement.objects.metadata import MetadataObject
 from headgate.events.objects import ApiBranch, LabelSelector, NodeAffinity, Resources, SchedulingGate, Toleration
 
 # --- spec ----------------------------------------------------------------------------------------------------------
@@ -22,7 +22,7 @@ class RestartRule(ApiBranch, frozen=True):
     action: str = ""
 
 
-class Container(ApiBranch, frozen=True):
+class ContainerObject(ApiBranch, frozen=True):
     """`corev1.Container`. `restart_policy` "Always" on an init container makes it a sidecar."""
 
     name: str = ""
@@ -58,7 +58,7 @@ class PodAffinity(ApiBranch, frozen=True):
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
 
 
-class Affinity(ApiBranch, frozen=True):
+class AffinityObject(ApiBranch, frozen=True):
     """`corev1.Affinity`."""
 
     node_affinity: NodeAffinity | None = None
@@ -153,15 +153,15 @@ class PodResourceClaim(ApiBranch, frozen=True):
     resource_claim_template_name: str | None = None
 
 
-class PodSpec(ApiBranch, frozen=True):
+class PodSpecObject(ApiBranch, frozen=True):
     """`corev1.PodSpec`."""
 
-    containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
+    containers: tuple[ContainerObject, ...] = ()
+    init_containers: tuple[ContainerObject, ...] = ()
     overhead: dict[str, str | int | float] = {}
     resources: Resources | None = None
     node_selector: dict[str, str] = {}
-    affinity: Affinity | None = None
+    affinity: AffinityObject | None = None
     tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     volumes: tuple[Volume, ...] = ()
@@ -187,7 +187,7 @@ class ContainerStatus(ApiBranch, frozen=True):
     resources: Resources | None = None
 
 
-class PodCondition(ApiBranch, frozen=True):
+class PodConditionObject(ApiBranch, frozen=True):
     """`corev1.PodCondition`."""
 
     type: str = ""
@@ -203,13 +203,13 @@ class PodClaimStatus(ApiBranch, frozen=True):
     resource_claim_name: str | None = None
 
 
-class PodStatus(ApiBranch, frozen=True):
+class PodStatusObject(ApiBranch, frozen=True):
     """`corev1.PodStatus`."""
 
     phase: str = "Pending"
     nominated_node_name: str = ""
     start_time: str | None = None
-    conditions: tuple[PodCondition, ...] = ()
+    conditions: tuple[PodConditionObject, ...] = ()
     resources: Resources | None = None
     allocated_resources: dict[str, str | int | float] = {}
     container_statuses: tuple[ContainerStatus, ...] = ()
@@ -220,6 +220,6 @@ class PodStatus(ApiBranch, frozen=True):
 class PodObject(ApiBranch, frozen=True):
     """`corev1.Pod`."""
 
-    metadata: Metadata
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    metadata: MetadataObject
+    spec: PodSpecObject = PodSpecObject()
+    status: PodStatusObject = PodStatusObject()

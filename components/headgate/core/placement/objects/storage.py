@@ -2,7 +2,7 @@
 
 import msgspec
 
-from headgate.core.placement.objects.metadata import Metadata
+from headgate.core.placement.objects.metadata import MetadataObject
 from headgate.events.objects import ApiBranch, LabelSelector, NodeSelector, Resources
 
 
@@ -27,7 +27,7 @@ class ClaimStatus(ApiBranch, frozen=True):
 class PersistentVolumeClaim(ApiBranch, frozen=True):
     """`corev1.PersistentVolumeClaim`."""
 
-    metadata: Metadata
+    metadata: MetadataObject
     spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
 
@@ -76,7 +76,7 @@ class VolumeStatus(ApiBranch, frozen=True):
 class PersistentVolume(ApiBranch, frozen=True):
     """`corev1.PersistentVolume`."""
 
-    metadata: Metadata
+    metadata: MetadataObject
     spec: VolumeSpec = VolumeSpec()
     status: VolumeStatus = VolumeStatus()
 
@@ -97,7 +97,7 @@ class TopologyTerm(ApiBranch, frozen=True):
 class StorageClass(ApiBranch, frozen=True):
     """`storagev1.StorageClass`."""
 
-    metadata: Metadata
+    metadata: MetadataObject
     provisioner: str = ""
     volume_binding_mode: str | None = None
     allowed_topologies: tuple[TopologyTerm, ...] = ()
@@ -127,7 +127,7 @@ class CsiNodeSpec(ApiBranch, frozen=True):
 class CsiNode(ApiBranch, frozen=True):
     """`storagev1.CSINode`, named as its node."""
 
-    metadata: Metadata
+    metadata: MetadataObject
     spec: CsiNodeSpec = CsiNodeSpec()
 
 
@@ -141,14 +141,14 @@ class CsiDriverSpec(ApiBranch, frozen=True):
 class CsiDriver(ApiBranch, frozen=True):
     """`storagev1.CSIDriver`."""
 
-    metadata: Metadata
+    metadata: MetadataObject
     spec: CsiDriverSpec = CsiDriverSpec()
 
 
 class CsiStorageCapacity(ApiBranch, frozen=True):
     """`storagev1.CSIStorageCapacity`."""
 
-    metadata: Metadata
+    metadata: MetadataObject
     node_topology: LabelSelector | None = None
     storage_class_name: str = ""
     capacity: str | int | None = None
@@ -172,5 +172,5 @@ class AttachmentSpec(ApiBranch, frozen=True):
 class VolumeAttachment(ApiBranch, frozen=True):
     """`storagev1.VolumeAttachment`."""
 
-    metadata: Metadata
+    metadata: MetadataObject
     spec: AttachmentSpec = AttachmentSpec()

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from headgate.core.placement.framework.cycle import Cycle
+from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.plugin import PluginFactory
-from headgate.core.placement.framework.status import SUCCESS, Status
+from headgate.core.placement.framework.status import SUCCESS, PluginStatus
 from headgate.core.placement.nodes import NodeInfo
 
 NAME: Final = "DefaultBinder"
@@ -15,7 +15,7 @@ class DefaultBinder:
 
     name = NAME
 
-    def bind(self, cycle: Cycle, node: NodeInfo) -> Status:  # noqa: ARG002 - any pod, any node
+    def bind(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:  # noqa: ARG002 - any pod, any node
         """Let the binder do it."""
         return SUCCESS
 

@@ -11,19 +11,14 @@ from typing import Final, TypeVar
 import numpy as np
 
 from headgate.core.config.fields import ConfigurationError
-from headgate.core.placement.framework.candidates import Candidate, PreemptionDetails
-from headgate.core.placement.framework.cycle import Cycle
+from headgate.core.placement.arrays import Rows
+from headgate.core.placement.framework.candidates import PreemptionCandidate, PreemptionDetails
+from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.events import EventHint
-from headgate.core.placement.framework.plugin import (
-    Arguments,
-    NodeStatuses,
-    PluginFactory,
-    PostFiltered,
-    Rows,
-)
-from headgate.core.placement.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
+from headgate.core.placement.framework.plugin import Arguments, NodeStatuses, PluginFactory, PostFiltered
+from headgate.core.placement.framework.status import SUCCESS, Code, PluginStatus, error, unresolvable, unschedulable
 from headgate.core.placement.messages import fit_error
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.preemption_search import Searched, search
 from headgate.core.placement.scan import NodeOrder
 
@@ -55,7 +50,7 @@ class DefaultPreemption:
     def __init__(self, arguments: DefaultPreemptionArgs) -> None:
         self._arguments = arguments
 
-    def pre_enqueue(self, cycle: Cycle) -> Status:  # noqa: ARG002 - any pod
+    def pre_enqueue(self, cycle: PlacementCycle) -> PluginStatus:  # noqa: ARG002 - any pod
         """Never holds a pod back: an attempt and the end of its victims are one commit."""
         return SUCCESS
 
@@ -63,7 +58,7 @@ class DefaultPreemption:
         """None: what the end of a victim means is for the plugins to say that rejected the pod."""
         return ()
 
-    def post_filter(self, cycle: Cycle, statuses: NodeStatuses) -> PostFiltered:
+    def post_filter(self, cycle: PlacementCycle, statuses: NodeStatuses) -> PostFiltered:
         """The best node to make room on, if there is any."""
         refused = _not_eligible(cycle, statuses)
         if refused is not None:
@@ -78,7 +73,7 @@ class DefaultPreemption:
 # --- who may preempt, and where -------------------------------------------------------------------------------------
 
 
-def _not_eligible(cycle: Cycle, statuses: NodeStatuses) -> Status | None:
+def _not_eligible(cycle: PlacementCycle, statuses: NodeStatuses) -> PluginStatus | None:
     """Why a pod may not preempt others (PodEligibleToPreemptOthers); None if it may."""
     pod = cycle.pod
     if pod.spec.preemption_policy == "Never":
@@ -90,7 +85,7 @@ def _not_eligible(cycle: Cycle, statuses: NodeStatuses) -> Status | None:
     return _ENDING if any(_is_ending_by_preemption(each) for each in victims) else None
 
 
-def _is_ending_by_preemption(pod: Pod) -> bool:
+def _is_ending_by_preemption(pod: PodInfo) -> bool:
     if not pod.is_terminating:
         return False
     targets = (each for each in pod.object.status.conditions if each.type == "DisruptionTarget")
@@ -98,7 +93,7 @@ def _is_ending_by_preemption(pod: Pod) -> bool:
     return target is not None and target.status == "True" and target.reason == "PreemptionByScheduler"
 
 
-def _potential(cycle: Cycle, statuses: NodeStatuses) -> Rows:
+def _potential(cycle: PlacementCycle, statuses: NodeStatuses) -> Rows:
     """The nodes that preemption may help on: those with a rejection that is not final, in the order of the scan."""
     distinct, places = np.unique(statuses.ids, return_inverse=True)
     said = [cycle.statuses.status_of(number).code == Code.UNSCHEDULABLE for number in distinct.tolist()]
@@ -112,7 +107,7 @@ def _potential(cycle: Cycle, statuses: NodeStatuses) -> Rows:
 # --- the answer ------------------------------------------------------------------------------------------------------
 
 
-def _answer(cycle: Cycle, searched: Searched) -> PostFiltered:
+def _answer(cycle: PlacementCycle, searched: Searched) -> PostFiltered:
     found, name_of = searched.found, cycle.cluster.name_of
     best = {name_of(int(found.rows[place])): place for place in found.best()}
     names = tuple(sorted(best))
@@ -127,7 +122,7 @@ def _answer(cycle: Cycle, searched: Searched) -> PostFiltered:
     )
 
 
-def _in_vain(cycle: Cycle, searched: Searched) -> PostFiltered:
+def _in_vain(cycle: PlacementCycle, searched: Searched) -> PostFiltered:
     ids, counts = np.unique(searched.ids, return_counts=True)
     pairs = zip(ids.tolist(), counts.tolist(), strict=True)
     said = [(cycle.statuses.status_of(number), count) for number, count in pairs]
@@ -139,8 +134,8 @@ def _in_vain(cycle: Cycle, searched: Searched) -> PostFiltered:
     return PostFiltered(_named(unschedulable(message)), nominated="", details=details)
 
 
-def _named(status: Status) -> Status:
-    return Status(status.code, (f"preemption: {status.message}",))
+def _named(status: PluginStatus) -> PluginStatus:
+    return PluginStatus(status.code, (f"preemption: {status.message}",))
 
 
 Value = TypeVar("Value")
@@ -169,17 +164,17 @@ class _ByNode(Mapping[str, Value]):
         return len(self._by_name())
 
 
-def _candidates(cycle: Cycle, searched: Searched) -> Mapping[str, Candidate]:
+def _candidates(cycle: PlacementCycle, searched: Searched) -> Mapping[str, PreemptionCandidate]:
     found = searched.found
 
-    def candidate(place: int) -> Candidate:
+    def candidate(place: int) -> PreemptionCandidate:
         victims = tuple(pod.key for pod in found.victims_of(place))
-        return Candidate(victims, int(found.violations[place]))
+        return PreemptionCandidate(victims, int(found.violations[place]))
 
     return _ByNode(lambda: [cycle.cluster.name_of(row) for row in found.rows.tolist()], candidate)
 
 
-def _hopeless(cycle: Cycle, searched: Searched) -> Mapping[str, Status]:
+def _hopeless(cycle: PlacementCycle, searched: Searched) -> Mapping[str, PluginStatus]:
     statuses, ids = cycle.statuses, searched.ids
     return _ByNode(
         lambda: [cycle.cluster.name_of(row) for row in searched.hopeless.tolist()],

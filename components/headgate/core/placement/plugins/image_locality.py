@@ -8,13 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.arrays import Ints, Rows
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.columns import Columns
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.plugin import SCORE_MAX, Ints, PluginFactory, Reads, Rows
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.plugin import SCORE_MAX, PluginFactory, Reads
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.nodes import NodeObject
-from headgate.core.placement.pods import Pod, Shape
+from headgate.core.placement.pods import PodInfo, PodShape
 
 NAME: Final = "ImageLocality"
 _MIB: Final = 1024 * 1024
@@ -28,7 +29,7 @@ _BYTES_MAX_OF_CONTAINER: Final = 1000 * _MIB
 class Images:
     """Which nodes have which images, and how large each is: an index of the cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:  # noqa: ARG002 - it is told all nodes
+    def __init__(self, cluster: PlacementCluster) -> None:  # noqa: ARG002 - it is told all nodes
         self._nodes: dict[str, dict[int, None]] = {}
         self._bytes: dict[str, int] = {}
 
@@ -55,10 +56,10 @@ class Images:
         """A node is gone."""
         self._forget(node.node, node.row)
 
-    def pod_added(self, pod: Pod, node: NodeInfo) -> None:
+    def pod_added(self, pod: PodInfo, node: NodeInfo) -> None:
         """Without effect."""
 
-    def pod_removed(self, pod: Pod, node: NodeInfo) -> None:
+    def pod_removed(self, pod: PodInfo, node: NodeInfo) -> None:
         """Without effect."""
 
     def object_put(self, kind: type, key: str) -> None:
@@ -80,11 +81,11 @@ class ImageLocality:
     name = NAME
     score_reads = Reads.NODES
 
-    def score_key(self, shape: Shape) -> tuple[tuple[str, ...], int]:
+    def score_key(self, shape: PodShape) -> tuple[tuple[str, ...], int]:
         """The images, and how many containers want them."""
         return _wanted(shape)
 
-    def score(self, cycle: Cycle, node: NodeInfo) -> int:
+    def score(self, cycle: PlacementCycle, node: NodeInfo) -> int:
         """The images that are there, by size."""
         wanted, containers = _wanted(cycle.pod.shape)
         images = cycle.cluster.index(Images)
@@ -93,7 +94,7 @@ class ImageLocality:
         most = _BYTES_MAX_OF_CONTAINER * containers
         return SCORE_MAX * (min(max(total, _BYTES_MIN), most) - _BYTES_MIN) // (most - _BYTES_MIN)
 
-    def score_columns(self, cycle: Cycle, columns: Columns, rows: Rows) -> Ints:
+    def score_columns(self, cycle: PlacementCycle, columns: Columns, rows: Rows) -> Ints:
         """The same for many nodes."""
         wanted, containers = _wanted(cycle.pod.shape)
         images = cycle.cluster.index(Images)
@@ -109,7 +110,7 @@ def _counted_bytes(images: Images, name: str, nodes: int) -> int:
     return int(images.bytes(name) * (len(images.rows(name)) / nodes))
 
 
-def _wanted(shape: Shape) -> tuple[tuple[str, ...], int]:
+def _wanted(shape: PodShape) -> tuple[tuple[str, ...], int]:
     spec = shape.spec
     containers = (*spec.init_containers, *spec.containers)
     volumes = (volume.image.reference for volume in spec.volumes if volume.image is not None)

@@ -13,30 +13,22 @@ import msgspec
 import numpy as np
 
 from headgate.core.config.fields import ConfigurationError
+from headgate.core.placement.arrays import Ints, Rows
 from headgate.core.placement.columns import Bools, Columns
 from headgate.core.placement.counts.domains import OUTSIDE, Partition
 from headgate.core.placement.counts.index import PodCounts
 from headgate.core.placement.counts.selections import Selection
 from headgate.core.placement.counts.sums import DomainSums
 from headgate.core.placement.counts.terms import NO_LABELS, PodTerms, selection_of, selection_of_all
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.events import Action, EventHint, Resource
-from headgate.core.placement.framework.plugin import (
-    SCORE_MAX,
-    Arguments,
-    Ints,
-    PluginFactory,
-    PreFiltered,
-    PreScored,
-    Reads,
-    Rows,
-)
-from headgate.core.placement.framework.status import SKIP, SUCCESS, Status, unresolvable, unschedulable
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.events import ActionType, EventHint, EventResource
+from headgate.core.placement.framework.plugin import SCORE_MAX, Arguments, PluginFactory, PreFiltered, PreScored, Reads
+from headgate.core.placement.framework.status import SKIP, SUCCESS, PluginStatus, unresolvable, unschedulable
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.owners import Namespace
 from headgate.core.placement.plugins.inter_pod_affinity_hints import after_node_change, after_pod_change
 from headgate.core.placement.plugins.inter_pod_affinity_scoring import AffinityScores, prepare_scores
-from headgate.core.placement.pods import SHAPES_MAX, Pod, Shape
+from headgate.core.placement.pods import SHAPES_MAX, PodInfo, PodShape
 
 NAME: Final = "InterPodAffinity"
 
@@ -119,7 +111,7 @@ class Neighbours(msgspec.Struct, frozen=True, eq=False):
     far: Mapping[str, KeySums]
     unwilling: Mapping[str, KeySums]
 
-    def with_pods(self, cycle: Cycle, pod: Pod, node: NodeInfo, delta: int) -> "Neighbours":
+    def with_pods(self, cycle: PlacementCycle, pod: PodInfo, node: NodeInfo, delta: int) -> "Neighbours":
         """With a pod more or less on a node."""
         labels, required = node.node.metadata.labels, self.required
         near = self.near
@@ -163,20 +155,20 @@ class InterPodAffinity:
 
     def __init__(self, arguments: InterPodAffinityArgs) -> None:
         self._arguments = arguments
-        self._required: dict[Shape, tuple[int, Required]] = {}
+        self._required: dict[PodShape, tuple[int, Required]] = {}
 
     def events(self) -> tuple[EventHint, ...]:
         """Pods that come, go or get other labels, and nodes that change domains."""
-        pods = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
-        nodes = Action.ADD | Action.UPDATE_NODE_LABEL
+        pods = ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.DELETE
+        nodes = ActionType.ADD | ActionType.UPDATE_NODE_LABEL
         return (
-            EventHint(Resource.POD, pods, after_pod_change),
-            EventHint(Resource.NODE, nodes, after_node_change, key=attrgetter("number")),
+            EventHint(EventResource.POD, pods, after_pod_change),
+            EventHint(EventResource.NODE, nodes, after_node_change, key=attrgetter("number")),
         )
 
     # --- filter ----------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, cycle: Cycle) -> PreFiltered:
+    def pre_filter(self, cycle: PlacementCycle) -> PreFiltered:
         """Skip for a pod that requires nothing of others, and that no other pod keeps off."""
         counts = cycle.cluster.index(PodCounts)
         unwilling = _unwilling(counts, cycle.pod)
@@ -192,20 +184,20 @@ class InterPodAffinity:
         far = [(each.topology_key, counts.by_domain(selected, each)) for selected, each in required.far]
         return PreFiltered(state=Neighbours(required, near, _by_key(far), unwilling))
 
-    def add_pod(self, cycle: Cycle, state: Neighbours, added: Pod, node: NodeInfo) -> Neighbours:
+    def add_pod(self, cycle: PlacementCycle, state: Neighbours, added: PodInfo, node: NodeInfo) -> Neighbours:
         """The neighbours with a pod on the node."""
         return state.with_pods(cycle, added, node, 1)
 
-    def remove_pod(self, cycle: Cycle, state: Neighbours, removed: Pod, node: NodeInfo) -> Neighbours:
+    def remove_pod(self, cycle: PlacementCycle, state: Neighbours, removed: PodInfo, node: NodeInfo) -> Neighbours:
         """The neighbours without a pod of the node."""
         return state.with_pods(cycle, removed, node, -1)
 
-    def is_eased(self, cycle: Cycle) -> bool:
+    def is_eased(self, cycle: PlacementCycle) -> bool:
         """Unless the pod has to be near others."""
         state: Neighbours | None = cycle.filter_states.get(NAME)
         return state is not None and not state.near
 
-    def filter(self, cycle: Cycle, node: NodeInfo) -> Status:
+    def filter(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:
         """Whether the pod is near those it has to be near to, away from the others, and they from it."""
         state: Neighbours = cycle.filter_states[NAME]
         labels = node.node.metadata.labels
@@ -217,7 +209,7 @@ class InterPodAffinity:
             return _TOO_NEAR
         return _UNWANTED if _is_any_there(state.unwilling, labels) else SUCCESS
 
-    def filter_columns(self, cycle: Cycle, columns: Columns, rows: Rows) -> Ints:
+    def filter_columns(self, cycle: PlacementCycle, columns: Columns, rows: Rows) -> Ints:
         """`filter` of many nodes."""
         state: Neighbours = cycle.filter_states[NAME]
         ids = np.zeros(len(rows), dtype=np.int64)
@@ -231,7 +223,7 @@ class InterPodAffinity:
 
     # --- score -----------------------------------------------------------------------------------------------------
 
-    def pre_score(self, cycle: Cycle, rows: Rows) -> PreScored:  # noqa: ARG002 - of all nodes
+    def pre_score(self, cycle: PlacementCycle, rows: Rows) -> PreScored:  # noqa: ARG002 - of all nodes
         """Skip if neither the pod prefers anything nor any other pod prefers or requires to be near it."""
         arguments = self._arguments
         scores = prepare_scores(
@@ -239,17 +231,17 @@ class InterPodAffinity:
         )
         return PreScored(SKIP) if scores is None else PreScored(state=scores)
 
-    def score(self, cycle: Cycle, node: NodeInfo) -> int:
+    def score(self, cycle: PlacementCycle, node: NodeInfo) -> int:
         """The sum of the weights of all terms that the node meets."""
         scores: AffinityScores = cycle.score_states[NAME]
         return scores.score(node)
 
-    def score_columns(self, cycle: Cycle, columns: Columns, rows: Rows) -> Ints:
+    def score_columns(self, cycle: PlacementCycle, columns: Columns, rows: Rows) -> Ints:
         """`score` of many nodes."""
         scores: AffinityScores = cycle.score_states[NAME]
         return scores.score_columns(columns, rows)
 
-    def normalize(self, cycle: Cycle, rows: Rows, scores: Ints) -> Ints:  # noqa: ARG002 - of the scores alone
+    def normalize(self, cycle: PlacementCycle, rows: Rows, scores: Ints) -> Ints:  # noqa: ARG002 - of the scores alone
         """The lowest score becomes 0, the highest 100; all 0 if they are equal."""
         lowest = int(scores.min())
         spread = int(scores.max()) - lowest
@@ -257,7 +249,7 @@ class InterPodAffinity:
             return np.zeros(len(scores), dtype=np.int64)
         return (SCORE_MAX * ((scores - lowest) / spread)).astype(np.int64)
 
-    def _required_of(self, counts: PodCounts, cycle: Cycle) -> Required:
+    def _required_of(self, counts: PodCounts, cycle: PlacementCycle) -> Required:
         shape, version = cycle.pod.shape, cycle.cluster.version(Namespace)
         known = self._required.get(shape)
         if known is None or (known[0] != version and known[1].reads_namespaces):
@@ -268,7 +260,7 @@ class InterPodAffinity:
         return known[1]
 
 
-def _required(terms: PodTerms, cycle: Cycle) -> Required:
+def _required(terms: PodTerms, cycle: PlacementCycle) -> Required:
     pod, namespaces = cycle.pod, cycle.cluster.objects(Namespace)
     near = selection_of_all(terms.affinity, namespaces) if terms.affinity else None
     partitions = {term.topology_key: term.partition for term in terms.affinity}
@@ -281,7 +273,7 @@ def _required(terms: PodTerms, cycle: Cycle) -> Required:
     )
 
 
-def _unwilling(counts: PodCounts, pod: Pod) -> Mapping[str, KeySums]:
+def _unwilling(counts: PodCounts, pod: PodInfo) -> Mapping[str, KeySums]:
     """The pods whose anti-affinity means an incoming one."""
     found = []
     for carried in counts.terms_meaning(pod).anti_affinity:
@@ -314,7 +306,7 @@ def _not_near(state: Neighbours, columns: Columns, rows: Rows) -> Bools:
     return refused
 
 
-def _namespace_labels(cycle: Cycle) -> Mapping[str, str]:
+def _namespace_labels(cycle: PlacementCycle) -> Mapping[str, str]:
     namespace = cycle.cluster.objects(Namespace).get(cycle.pod.namespace)
     return namespace.metadata.labels if namespace is not None else NO_LABELS
 

@@ -5,14 +5,14 @@ Source: `isSchedulableAfterPodChange` and `isSchedulableAfterNodeChange` of inte
 against pods without regard to the labels of their namespaces, as there.
 """
 
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.counts.terms import NO_LABELS, Term, terms_of
 from headgate.core.placement.framework.events import Hint
 from headgate.core.placement.objects.nodes import NodeObject
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 
 
-def after_pod_change(pod: Pod, old: Pod | None, new: Pod | None, _: Cluster) -> Hint:
+def after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None, _: PlacementCluster) -> Hint:
     """Queue if a pod comes that the affinity means, or one goes that the anti-affinity means, or whose means it."""
     if old is not None and new is not None and new.uid == pod.uid:
         # Its labels have changed, and with them whose anti-affinity means it.
@@ -28,12 +28,12 @@ def after_pod_change(pod: Pod, old: Pod | None, new: Pod | None, _: Cluster) -> 
     return _queue_if(_all_mean(terms.anti_affinity, old) or _all_mean(terms_of(old.shape).anti_affinity, pod))
 
 
-def _all_mean(terms: tuple[Term, ...], pod: Pod) -> bool:
+def _all_mean(terms: tuple[Term, ...], pod: PodInfo) -> bool:
     """Whether there are terms and all of them mean a pod."""
     return bool(terms) and all(term.matches(pod.namespace, pod.labels, NO_LABELS) for term in terms)
 
 
-def after_node_change(pod: Pod, old: NodeObject | None, new: NodeObject | None, _: Cluster) -> Hint:
+def after_node_change(pod: PodInfo, old: NodeObject | None, new: NodeObject | None, _: PlacementCluster) -> Hint:
     """Queue if a node joins a domain of the affinity, or leaves one of the anti-affinity."""
     terms = terms_of(pod.shape)
     after = new.metadata.labels if new is not None else NO_LABELS

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
+from headgate.core.placement.arrays import Ints, Rows
 from headgate.core.placement.columns import Columns
-from headgate.core.placement.counts.carried import Role
+from headgate.core.placement.counts.carried import TermRole
 from headgate.core.placement.counts.domains import OUTSIDE
 from headgate.core.placement.counts.index import PodCounts
 from headgate.core.placement.counts.sums import DomainSums
 from headgate.core.placement.counts.terms import selection_of
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.plugin import Ints, Rows
+from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.owners import Namespace
 
@@ -52,7 +52,7 @@ class AffinityScores(msgspec.Struct, frozen=True, eq=False):
         return score
 
 
-def prepare_scores(cycle: Cycle, hard_weight: int, ignores_others: bool) -> AffinityScores | None:
+def prepare_scores(cycle: PlacementCycle, hard_weight: int, ignores_others: bool) -> AffinityScores | None:
     """
     What the scores are computed of, None if nothing adds anything.
 
@@ -69,7 +69,7 @@ def prepare_scores(cycle: Cycle, hard_weight: int, ignores_others: bool) -> Affi
         if sums.total:
             by_key.setdefault(term.topology_key, []).append((sums, weight))
     for carried in counts.terms_meaning(cycle.pod).scored:
-        weight = carried.weight if carried.role == Role.PREFERENCE else hard_weight
+        weight = carried.weight if carried.role == TermRole.PREFERENCE else hard_weight
         if not weight:
             continue
         sums = counts.sums_of(carried, carried.term.partition)

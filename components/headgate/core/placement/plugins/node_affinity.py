@@ -13,25 +13,18 @@ from headgate.core.config.fields import ConfigurationError
 from headgate.core.kubernetes.label_syntax import why_no_label_key
 from headgate.core.kubernetes.numbers import decimal
 from headgate.core.kubernetes.selectors import matches_node, matches_term, required_terms
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.arrays import Ints, Rows
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.columns import Columns
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.events import Action, EventHint, Hint, Resource
-from headgate.core.placement.framework.plugin import (
-    Arguments,
-    Ints,
-    PluginFactory,
-    PreFiltered,
-    PreScored,
-    Reads,
-    Rows,
-)
-from headgate.core.placement.framework.status import SKIP, SUCCESS, Status, unresolvable
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.events import ActionType, EventHint, EventResource, Hint
+from headgate.core.placement.framework.plugin import Arguments, PluginFactory, PreFiltered, PreScored, Reads
+from headgate.core.placement.framework.status import SKIP, SUCCESS, PluginStatus, unresolvable
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.nodes import NodeObject
-from headgate.core.placement.objects.pods import PodSpec
+from headgate.core.placement.objects.pods import PodSpecObject
 from headgate.core.placement.plugins.normalizing import proportional
-from headgate.core.placement.pods import Pod, Shape
+from headgate.core.placement.pods import PodInfo, PodShape
 from headgate.core.placement.selection import NAME_FIELD, matching_any, matching_rows, matching_term
 from headgate.events.objects import NodeAffinity as Terms
 from headgate.events.objects import NodeSelectorTerm, PreferredSchedulingTerm, Requirement
@@ -48,7 +41,7 @@ class NodeAffinityArgs(Arguments, frozen=True):
     added_affinity: Terms | None = None
 
 
-class NodeAffinity:
+class NodeAffinityPlugin:
     """The plugin."""
 
     name = NAME
@@ -61,11 +54,11 @@ class NodeAffinity:
         self._required = required.node_selector_terms if required is not None else None
         self._preferred = added.preferred_during_scheduling_ignored_during_execution
 
-    def filter_key(self, shape: Shape) -> Hashable:
+    def filter_key(self, shape: PodShape) -> Hashable:
         """The selector and the affinity."""
         return _key(shape)
 
-    def pre_filter(self, cycle: Cycle) -> PreFiltered:
+    def pre_filter(self, cycle: PlacementCycle) -> PreFiltered:
         """Skip for pods that may go anywhere; the nodes that all terms name."""
         spec = cycle.pod.spec
         terms = required_terms(spec)
@@ -76,14 +69,14 @@ class NodeAffinity:
             return PreFiltered()
         return PreFiltered(nodes=named) if named else PreFiltered(_CONFLICT)
 
-    def filter(self, cycle: Cycle, node: NodeInfo) -> Status:
+    def filter(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:
         """Whether the node matches what the profile and the pod require."""
         labels, name = node.node.metadata.labels, node.name
         if self._required is not None and not any(matches_term(term, labels, name) for term in self._required):
             return _ADDED
         return SUCCESS if matches_node(cycle.pod.spec, labels, name) else _OF_POD
 
-    def filter_columns(self, cycle: Cycle, columns: Columns, rows: Rows) -> Ints:
+    def filter_columns(self, cycle: PlacementCycle, columns: Columns, rows: Rows) -> Ints:
         """The same for many nodes."""
         id_of = cycle.statuses.id_of
         ids = np.where(matching_rows(columns, cycle.pod.spec), 0, id_of(_OF_POD))
@@ -91,36 +84,46 @@ class NodeAffinity:
             ids = np.where(matching_any(columns, self._required), ids, id_of(_ADDED))
         return ids[rows]
 
-    def score_key(self, shape: Shape) -> Hashable:
+    def score_key(self, shape: PodShape) -> Hashable:
         """The selector and the affinity."""
         return _key(shape)
 
-    def pre_score(self, cycle: Cycle, rows: Rows) -> PreScored:  # noqa: ARG002 - of the pod alone
+    def pre_score(self, cycle: PlacementCycle, rows: Rows) -> PreScored:  # noqa: ARG002 - of the pod alone
         """Skip where nothing is preferred."""
         return PreScored() if self._preferred or _preferred(cycle.pod.spec) else PreScored(SKIP)
 
-    def score(self, cycle: Cycle, node: NodeInfo) -> int:
+    def score(self, cycle: PlacementCycle, node: NodeInfo) -> int:
         """The weights of the preferred terms that the node matches."""
         labels, name = node.node.metadata.labels, node.name
         terms = (*self._preferred, *_preferred(cycle.pod.spec))
         return sum(term.weight for term in terms if matches_term(term.preference, labels, name))
 
-    def score_columns(self, cycle: Cycle, columns: Columns, rows: Rows) -> Ints:
+    def score_columns(self, cycle: PlacementCycle, columns: Columns, rows: Rows) -> Ints:
         """The same for many nodes."""
         scores = np.zeros(len(rows), dtype=np.int64)
         for term in (*self._preferred, *_preferred(cycle.pod.spec)):
             scores += matching_term(columns, term.preference)[rows] * np.int64(term.weight)
         return scores
 
-    def normalize(self, cycle: Cycle, rows: Rows, scores: Ints) -> Ints:  # noqa: ARG002 - of the scores alone
+    def normalize(self, cycle: PlacementCycle, rows: Rows, scores: Ints) -> Ints:  # noqa: ARG002 - of the scores alone
         """Most is best."""
         return proportional(scores, reverse=False)
 
     def events(self) -> tuple[EventHint, ...]:
         """A node is added, or its labels change."""
-        return (EventHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, self._after_node_change, key=_key),)
+        return (
+            EventHint(
+                EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL, self._after_node_change, key=_key
+            ),
+        )
 
-    def _after_node_change(self, pod: Pod, old: NodeObject | None, new: NodeObject, cluster: Cluster) -> Hint:  # noqa: ARG002
+    def _after_node_change(
+        self,
+        pod: PodInfo,
+        old: NodeObject | None,
+        new: NodeObject,
+        cluster: PlacementCluster,  # noqa: ARG002 - every hint gets it
+    ) -> Hint:
         labels, name = new.metadata.labels, new.name
         if self._required is not None and not any(matches_term(term, labels, name) for term in self._required):
             return Hint.SKIP
@@ -129,13 +132,13 @@ class NodeAffinity:
         return Hint.SKIP if old is not None and matches_node(pod.spec, old.metadata.labels, name) else Hint.QUEUE
 
 
-def _key(shape: Shape) -> Hashable:
+def _key(shape: PodShape) -> Hashable:
     affinity = shape.spec.affinity
     terms = affinity.node_affinity if affinity is not None else None
     return (tuple(sorted(shape.spec.node_selector.items())), terms)
 
 
-def _preferred(spec: PodSpec) -> tuple[PreferredSchedulingTerm, ...]:
+def _preferred(spec: PodSpecObject) -> tuple[PreferredSchedulingTerm, ...]:
     terms = spec.affinity.node_affinity if spec.affinity is not None else None
     return terms.preferred_during_scheduling_ignored_during_execution if terms is not None else ()
 
@@ -195,4 +198,4 @@ def _check_requirement(requirement: Requirement, path: str) -> None:
         raise ConfigurationError(f"{path}.values", f"they do not go with {requirement.operator}", remedy)
 
 
-FACTORY: Final = PluginFactory(NAME, NodeAffinity, arguments=NodeAffinityArgs, check=_check)
+FACTORY: Final = PluginFactory(NAME, NodeAffinityPlugin, arguments=NodeAffinityArgs, check=_check)

@@ -8,13 +8,14 @@ from typing import Final
 
 import numpy as np
 
+from headgate.core.placement.arrays import Ints, Rows
 from headgate.core.placement.columns import Columns
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.events import Action, EventHint, Resource
-from headgate.core.placement.framework.plugin import Ints, PluginFactory, Reads, Rows
-from headgate.core.placement.framework.status import SUCCESS, Status
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.events import ActionType, EventHint, EventResource
+from headgate.core.placement.framework.plugin import PluginFactory, Reads
+from headgate.core.placement.framework.status import SUCCESS, PluginStatus
 from headgate.core.placement.nodes import NodeInfo
-from headgate.core.placement.pods import Shape
+from headgate.core.placement.pods import PodShape
 
 NAME: Final = "NodeName"
 
@@ -25,20 +26,20 @@ class NodeName:
     name = NAME
     filter_reads = Reads.NODE
 
-    def filter_key(self, shape: Shape) -> None:
+    def filter_key(self, shape: PodShape) -> None:
         """The same for all pods."""
 
-    def filter(self, cycle: Cycle, node: NodeInfo) -> Status:  # noqa: ARG002 - all pods and nodes are alike
+    def filter(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:  # noqa: ARG002 - all pods and nodes are alike
         """Pass."""
         return SUCCESS
 
-    def filter_columns(self, cycle: Cycle, columns: Columns, rows: Rows) -> Ints:  # noqa: ARG002 - as above
+    def filter_columns(self, cycle: PlacementCycle, columns: Columns, rows: Rows) -> Ints:  # noqa: ARG002 - as above
         """Pass."""
         return np.zeros(len(rows), dtype=np.int64)
 
     def events(self) -> tuple[EventHint, ...]:
         """A node is added."""
-        return (EventHint(Resource.NODE, Action.ADD),)
+        return (EventHint(EventResource.NODE, ActionType.ADD),)
 
 
 FACTORY: Final = PluginFactory(NAME, lambda _: NodeName())

@@ -3,13 +3,13 @@
 from collections.abc import Collection
 from typing import Final
 
-from headgate.core.placement.cluster import Cluster
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.events import Action, EventHint, Hint, Resource
+from headgate.core.placement.cluster import PlacementCluster
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.events import ActionType, EventHint, EventResource, Hint
 from headgate.core.placement.framework.plugin import PluginFactory, PreFiltered, Reads
-from headgate.core.placement.framework.status import SKIP, SUCCESS, Status, unschedulable
+from headgate.core.placement.framework.status import SKIP, SUCCESS, PluginStatus, unschedulable
 from headgate.core.placement.nodes import NodeInfo
-from headgate.core.placement.pods import HostPort, Pod, Shape
+from headgate.core.placement.pods import HostPort, PodInfo, PodShape
 
 NAME: Final = "NodePorts"
 _ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104 - the address in a pod's spec that stands for all of the node
@@ -22,27 +22,27 @@ class NodePorts:
     name = NAME
     filter_reads = Reads.NODE_AND_PODS
 
-    def filter_key(self, shape: Shape) -> tuple[HostPort, ...]:
+    def filter_key(self, shape: PodShape) -> tuple[HostPort, ...]:
         """The ports."""
         return shape.host_ports
 
-    def pre_filter(self, cycle: Cycle) -> PreFiltered:
+    def pre_filter(self, cycle: PlacementCycle) -> PreFiltered:
         """Skip for pods without host ports."""
         return PreFiltered() if cycle.pod.shape.host_ports else PreFiltered(SKIP)
 
-    def filter(self, cycle: Cycle, node: NodeInfo) -> Status:
+    def filter(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:
         """Whether none of the ports is occupied."""
         return _REJECTED if _conflict(cycle.pod.shape.host_ports, node.ports) else SUCCESS
 
-    def is_eased(self, cycle: Cycle) -> bool:  # noqa: ARG002 - any pod
+    def is_eased(self, cycle: PlacementCycle) -> bool:  # noqa: ARG002 - any pod
         """Pods occupy ports."""
         return True
 
     def events(self) -> tuple[EventHint, ...]:
         """A pod with one of the ports is gone, or a node is added."""
         return (
-            EventHint(Resource.POD, Action.DELETE, _after_pod_deleted, key=self.filter_key),
-            EventHint(Resource.NODE, Action.ADD),
+            EventHint(EventResource.POD, ActionType.DELETE, _after_pod_deleted, key=self.filter_key),
+            EventHint(EventResource.NODE, ActionType.ADD),
         )
 
 
@@ -57,7 +57,7 @@ def _conflict(wanted: tuple[HostPort, ...], occupied: Collection[HostPort]) -> b
     return False
 
 
-def _after_pod_deleted(pod: Pod, old: Pod, new: Pod | None, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_pod_deleted(pod: PodInfo, old: PodInfo, new: PodInfo | None, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     if not old.node_name and not old.nominated_node_name:
         return Hint.SKIP
     return Hint.QUEUE if _conflict(pod.shape.host_ports, old.shape.host_ports) else Hint.SKIP

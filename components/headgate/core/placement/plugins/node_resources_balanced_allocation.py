@@ -14,17 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.core.config.fields import ConfigurationError
+from headgate.core.placement.arrays import Ints, Rows
 from headgate.core.placement.columns import Columns
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.plugin import (
-    SCORE_MAX,
-    Arguments,
-    Ints,
-    PluginFactory,
-    PreScored,
-    Reads,
-    Rows,
-)
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.plugin import SCORE_MAX, Arguments, PluginFactory, PreScored, Reads
 from headgate.core.placement.framework.status import SKIP
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.plugins.resource_shares import (
@@ -35,7 +28,7 @@ from headgate.core.placement.plugins.resource_shares import (
     wanted_of,
     weighted,
 )
-from headgate.core.placement.pods import Shape
+from headgate.core.placement.pods import PodShape
 
 NAME: Final = "NodeResourcesBalancedAllocation"
 _HALF: Final = SCORE_MAX // 2
@@ -58,15 +51,15 @@ class NodeResourcesBalancedAllocation:
     def __init__(self, arguments: NodeResourcesBalancedAllocationArgs) -> None:
         self._resources = arguments.resources
 
-    def score_key(self, shape: Shape) -> Hashable:
+    def score_key(self, shape: PodShape) -> Hashable:
         """The requests that count."""
         return self._wanted(shape)
 
-    def pre_score(self, cycle: Cycle, rows: Rows) -> PreScored:  # noqa: ARG002 - of the pod alone
+    def pre_score(self, cycle: PlacementCycle, rows: Rows) -> PreScored:  # noqa: ARG002 - of the pod alone
         """Skip for pods that request nothing: they would all go to the same node."""
         return PreScored() if any(self._wanted(cycle.pod.shape)) else PreScored(SKIP)
 
-    def score(self, cycle: Cycle, node: NodeInfo) -> int:
+    def score(self, cycle: PlacementCycle, node: NodeInfo) -> int:
         """What the pod improves."""
         wanted = self._wanted(cycle.pod.shape)
         if not any(wanted):
@@ -76,7 +69,7 @@ class NodeResourcesBalancedAllocation:
         before = _balance([min(each.allocated / each.allocatable, 1.0) for each in shares])
         return _HALF + (_HALF + after - before) // 2
 
-    def score_columns(self, cycle: Cycle, columns: Columns, rows: Rows) -> Ints:
+    def score_columns(self, cycle: PlacementCycle, columns: Columns, rows: Rows) -> Ints:
         """The same for many nodes."""
         wanted = self._wanted(cycle.pod.shape)
         if not any(wanted):
@@ -88,7 +81,7 @@ class NodeResourcesBalancedAllocation:
         before = [np.minimum(each.allocated / all_, 1.0) for each, all_ in zip(shares, whole, strict=True)]
         return _HALF + (_HALF + _balances(after, has, len(rows)) - _balances(before, has, len(rows))) // 2
 
-    def _wanted(self, shape: Shape) -> tuple[int, ...]:
+    def _wanted(self, shape: PodShape) -> tuple[int, ...]:
         return wanted_of(self._resources, shape.requests.requests)
 
 

@@ -13,20 +13,13 @@ import numpy as np
 
 from headgate.core.config.fields import ConfigurationError
 from headgate.core.kubernetes.label_syntax import why_no_label_key
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.arrays import Ints, Rows
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.columns import Columns
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.events import UPDATE, Action, EventHint, Hint, Resource
-from headgate.core.placement.framework.plugin import (
-    Arguments,
-    Ints,
-    PluginFactory,
-    PreFiltered,
-    PreScored,
-    Reads,
-    Rows,
-)
-from headgate.core.placement.framework.status import SUCCESS, Code, Status
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.events import UPDATE, ActionType, EventHint, EventResource, Hint
+from headgate.core.placement.framework.plugin import Arguments, PluginFactory, PreFiltered, PreScored, Reads
+from headgate.core.placement.framework.status import SUCCESS, Code, PluginStatus
 from headgate.core.placement.nodes import NodeInfo, allocatable_of
 from headgate.core.placement.objects.devices import DeviceClass
 from headgate.core.placement.objects.nodes import NodeObject
@@ -45,9 +38,9 @@ from headgate.core.placement.plugins.scoring_strategies import (
     MostAllocated,
     RequestedToCapacityRatio,
     ShapePoint,
-    Strategy,
+    ShareStrategy,
 )
-from headgate.core.placement.pods import Pod, Shape
+from headgate.core.placement.pods import PodInfo, PodShape
 from headgate.core.placement.requests import PODS, Amounts, is_extended
 
 NAME: Final = "NodeResourcesFit"
@@ -98,15 +91,15 @@ class NodeResourcesFit:
         self._resources = strategy.resources
         self._strategy = _strategy_of(strategy)
 
-    def filter_key(self, shape: Shape) -> Hashable:
+    def filter_key(self, shape: PodShape) -> Hashable:
         """The requests."""
         return tuple(sorted(shape.requests.requests.items()))
 
-    def pre_filter(self, cycle: Cycle) -> PreFiltered:  # noqa: ARG002 - the filter reads the shape
+    def pre_filter(self, cycle: PlacementCycle) -> PreFiltered:  # noqa: ARG002 - the filter reads the shape
         """Never skipped: any pod takes up the place of one."""
         return PreFiltered()
 
-    def filter(self, cycle: Cycle, node: NodeInfo) -> Status:
+    def filter(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:
         """Whether what the pod requests is free, all of it."""
         reasons: list[str] = []
         code = Code.UNSCHEDULABLE
@@ -121,9 +114,9 @@ class NodeResourcesFit:
                 reasons.append(f"Insufficient {resource}")
                 if wanted > allocatable:
                     code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-        return Status(code, tuple(sorted(reasons))) if reasons else SUCCESS
+        return PluginStatus(code, tuple(sorted(reasons))) if reasons else SUCCESS
 
-    def filter_columns(self, cycle: Cycle, columns: Columns, rows: Rows) -> Ints:
+    def filter_columns(self, cycle: PlacementCycle, columns: Columns, rows: Rows) -> Ints:
         """The same for many nodes: each lack is a bit, and each combination of lacks one status."""
         lacks = (columns.pod_count[rows] + 1 > columns.allocatable(PODS)[rows]).astype(np.int64)
         never = np.zeros(len(rows), dtype=np.bool_)
@@ -141,33 +134,33 @@ class NodeResourcesFit:
             reasons.append(f"Insufficient {resource}")
         return _ids_of(cycle, lacks | never.astype(np.int64) << len(reasons), reasons)
 
-    def amounts(self, cycle: Cycle) -> Amounts | None:
+    def amounts(self, cycle: PlacementCycle) -> Amounts | None:
         """What has to be free of each resource; None when a device class may provide some of it."""
         requests = cycle.pod.shape.requests.requests
         if _delegated(cycle.cluster, requests):
             return None
         return {PODS: 1} | {name: value for name, value in requests.items() if value and not self._is_ignored(name)}
 
-    def lacking(self, resources: Iterable[str], *, is_final: bool) -> Status:
+    def lacking(self, resources: Iterable[str], *, is_final: bool) -> PluginStatus:
         """The rejection for want of some resources."""
         reasons = [_TOO_MANY_PODS if resource == PODS else f"Insufficient {resource}" for resource in resources]
         code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if is_final else Code.UNSCHEDULABLE
-        return Status(code, tuple(sorted(reasons)))
+        return PluginStatus(code, tuple(sorted(reasons)))
 
-    def score_key(self, shape: Shape) -> Hashable:
+    def score_key(self, shape: PodShape) -> Hashable:
         """The requests that count."""
         return wanted_of(self._resources, shape.scored_requests)
 
-    def pre_score(self, cycle: Cycle, rows: Rows) -> PreScored:  # noqa: ARG002 - the score reads the shape
+    def pre_score(self, cycle: PlacementCycle, rows: Rows) -> PreScored:  # noqa: ARG002 - the score reads the shape
         """Never skipped."""
         return PreScored()
 
-    def score(self, cycle: Cycle, node: NodeInfo) -> int:
+    def score(self, cycle: PlacementCycle, node: NodeInfo) -> int:
         """How well the node fits, by the strategy."""
         wanted = wanted_of(self._resources, cycle.pod.shape.scored_requests)
         return self._strategy.score(shares_of(node, self._resources, wanted, nonzero=True))
 
-    def score_columns(self, cycle: Cycle, columns: Columns, rows: Rows) -> Ints:
+    def score_columns(self, cycle: PlacementCycle, columns: Columns, rows: Rows) -> Ints:
         """The same for many nodes."""
         wanted = wanted_of(self._resources, cycle.pod.shape.scored_requests)
         shares = shares_of_rows(columns, rows, self._resources, wanted, nonzero=True)
@@ -176,11 +169,14 @@ class NodeResourcesFit:
     def events(self) -> tuple[EventHint, ...]:
         """A pod is gone or requests less, a node is added or has more, a device class provides a resource."""
         return (
-            EventHint(Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN, _after_pod_event),
+            EventHint(EventResource.POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN, _after_pod_event),
             EventHint(
-                Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, _after_node_change, key=self.filter_key
+                EventResource.NODE,
+                ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE,
+                _after_node_change,
+                key=self.filter_key,
             ),
-            EventHint(Resource.DEVICE_CLASS, Action.ADD | UPDATE, _after_device_class, key=self.filter_key),
+            EventHint(EventResource.DEVICE_CLASS, ActionType.ADD | UPDATE, _after_device_class, key=self.filter_key),
         )
 
     def _is_ignored(self, resource: str) -> bool:
@@ -190,7 +186,7 @@ class NodeResourcesFit:
         return is_named and is_extended(resource)
 
 
-def _ids_of(cycle: Cycle, lacks: Ints, reasons: list[str]) -> Ints:
+def _ids_of(cycle: PlacementCycle, lacks: Ints, reasons: list[str]) -> Ints:
     """Ids of statuses: per bit of a number a reason, and behind them one for what preemption cannot help."""
     if not lacks.any():
         return lacks
@@ -199,11 +195,11 @@ def _ids_of(cycle: Cycle, lacks: Ints, reasons: list[str]) -> Ints:
     for lack in distinct.tolist():
         found = tuple(sorted(reason for bit, reason in enumerate(reasons) if lack >> bit & 1))
         code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if lack >> len(reasons) & 1 else Code.UNSCHEDULABLE
-        ids.append(cycle.statuses.id_of(Status(code, found)) if found else 0)
+        ids.append(cycle.statuses.id_of(PluginStatus(code, found)) if found else 0)
     return np.array(ids, dtype=np.int64)[places]
 
 
-def _delegated(cluster: Cluster, requests: Amounts) -> tuple[str, ...]:
+def _delegated(cluster: PlacementCluster, requests: Amounts) -> tuple[str, ...]:
     """The resources that device classes provide, on nodes that do not have them (shouldDelegateResourceToDRA)."""
     classes = cluster.objects(DeviceClass).values()
     if not classes:
@@ -220,7 +216,7 @@ def _names_of(device_class: DeviceClass) -> tuple[str | None, str]:
 # --- hints ---------------------------------------------------------------------------------------------------------
 
 
-def _after_pod_event(pod: Pod, old: Pod, new: Pod | None, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_pod_event(pod: PodInfo, old: PodInfo, new: PodInfo | None, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     if new is None:
         return Hint.QUEUE if old.node_name or old.nominated_node_name else Hint.SKIP
     if new.uid == pod.uid:
@@ -232,7 +228,7 @@ def _after_pod_event(pod: Pod, old: Pod, new: Pod | None, cluster: Cluster) -> H
     return Hint.QUEUE if any(before.get(name, 0) > after.get(name, 0) for name in freed) else Hint.SKIP
 
 
-def _after_node_change(pod: Pod, old: NodeObject | None, new: NodeObject, cluster: Cluster) -> Hint:
+def _after_node_change(pod: PodInfo, old: NodeObject | None, new: NodeObject, cluster: PlacementCluster) -> Hint:
     requests = pod.shape.requests.requests
     wanted = {name: value for name, value in requests.items() if value}
     after = allocatable_of(new)
@@ -247,7 +243,7 @@ def _after_node_change(pod: Pod, old: NodeObject | None, new: NodeObject, cluste
     return Hint.QUEUE if grown or any(name in wanted for name in delegated) else Hint.SKIP
 
 
-def _after_device_class(pod: Pod, old: DeviceClass | None, new: DeviceClass, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_device_class(pod: PodInfo, old: DeviceClass | None, new: DeviceClass, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     explicit, implicit = _names_of(new)
     requests = pod.shape.requests.requests
     if old is not None:
@@ -259,7 +255,7 @@ def _after_device_class(pod: Pod, old: DeviceClass | None, new: DeviceClass, clu
 # --- making it -----------------------------------------------------------------------------------------------------
 
 
-def _strategy_of(strategy: ScoringStrategy) -> Strategy:
+def _strategy_of(strategy: ScoringStrategy) -> ShareStrategy:
     match strategy.type:
         case "MostAllocated":
             return MostAllocated()

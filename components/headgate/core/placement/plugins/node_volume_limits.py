@@ -7,11 +7,11 @@ Source: nodevolumelimits/csi.go of the kube-scheduler.
 
 from typing import Any, Final
 
-from headgate.core.placement.cluster import Cluster
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.events import UPDATE, Action, EventHint, Hint, Resource
+from headgate.core.placement.cluster import PlacementCluster
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.events import UPDATE, ActionType, EventHint, EventResource, Hint
 from headgate.core.placement.framework.plugin import PluginFactory, PreFiltered, Reads
-from headgate.core.placement.framework.status import SKIP, SUCCESS, Status, error, unresolvable, unschedulable
+from headgate.core.placement.framework.status import SKIP, SUCCESS, PluginStatus, error, unresolvable, unschedulable
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.storage import (
     CsiNode,
@@ -21,7 +21,7 @@ from headgate.core.placement.objects.storage import (
     VolumeAttachment,
 )
 from headgate.core.placement.plugins.volume_claims import claim_of, class_of, named_claims, not_found, why_not_for_pod
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 
 NAME: Final = "NodeVolumeLimits"
 
@@ -37,15 +37,15 @@ class NodeVolumeLimits:
     name = NAME
     filter_reads = Reads.CLUSTER
 
-    def is_eased(self, cycle: Cycle) -> bool:  # noqa: ARG002 - any pod
+    def is_eased(self, cycle: PlacementCycle) -> bool:  # noqa: ARG002 - any pod
         """Pods take up places of volumes."""
         return True
 
-    def pre_filter(self, cycle: Cycle) -> PreFiltered:
+    def pre_filter(self, cycle: PlacementCycle) -> PreFiltered:
         """Skip for pods without claims."""
         return PreFiltered() if any(True for _ in named_claims(cycle.pod)) else PreFiltered(SKIP)
 
-    def filter(self, cycle: Cycle, node: NodeInfo) -> Status:
+    def filter(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:
         """Whether each driver can attach as many volumes as are new to the node."""
         wanted: Volumes = {}
         status = _collect(cycle.cluster, cycle.pod, wanted, is_new=True)
@@ -68,15 +68,15 @@ class NodeVolumeLimits:
     def events(self) -> tuple[EventHint, ...]:
         """More room on a node, pods with claims that are gone, a claim of the pod that is there."""
         return (
-            EventHint(Resource.CSI_NODE, Action.ADD),
-            EventHint(Resource.CSI_NODE, UPDATE, _after_csi_node),
-            EventHint(Resource.POD, Action.DELETE, _after_pod_deleted),
-            EventHint(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, _after_claim),
-            EventHint(Resource.VOLUME_ATTACHMENT, Action.DELETE, _after_attachment),
+            EventHint(EventResource.CSI_NODE, ActionType.ADD),
+            EventHint(EventResource.CSI_NODE, UPDATE, _after_csi_node),
+            EventHint(EventResource.POD, ActionType.DELETE, _after_pod_deleted),
+            EventHint(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD, _after_claim),
+            EventHint(EventResource.VOLUME_ATTACHMENT, ActionType.DELETE, _after_attachment),
         )
 
 
-def _collect(cluster: Cluster, pod: Pod, volumes: Volumes, *, is_new: bool) -> Status:
+def _collect(cluster: PlacementCluster, pod: PodInfo, volumes: Volumes, *, is_new: bool) -> PluginStatus:
     """Add the volumes of a pod. A pod that is there already may lack a claim."""
     for name, is_ephemeral in named_claims(pod):
         if not name:
@@ -95,7 +95,7 @@ def _collect(cluster: Cluster, pod: Pod, volumes: Volumes, *, is_new: bool) -> S
     return SUCCESS
 
 
-def _driver_and_handle(cluster: Cluster, claim: PersistentVolumeClaim) -> tuple[str, str]:
+def _driver_and_handle(cluster: PlacementCluster, claim: PersistentVolumeClaim) -> tuple[str, str]:
     volume = cluster.objects(PersistentVolume).get(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:
         source = volume.spec.csi
@@ -105,7 +105,7 @@ def _driver_and_handle(cluster: Cluster, claim: PersistentVolumeClaim) -> tuple[
     return (storage.provisioner, f"\0{claim.metadata.key}") if storage is not None else ("", "")
 
 
-def _limits(cluster: Cluster, node: str) -> dict[str, int]:
+def _limits(cluster: PlacementCluster, node: str) -> dict[str, int]:
     csi_node = cluster.objects(CsiNode).get(node)
     drivers = csi_node.spec.drivers or () if csi_node is not None else ()
     return {
@@ -115,7 +115,7 @@ def _limits(cluster: Cluster, node: str) -> dict[str, int]:
     }
 
 
-def _attachments(cluster: Cluster, node: str) -> Volumes:
+def _attachments(cluster: PlacementCluster, node: str) -> Volumes:
     volumes: Volumes = {}
     for attachment in cluster.objects(VolumeAttachment).values():
         name = attachment.spec.source.persistent_volume_name
@@ -126,7 +126,7 @@ def _attachments(cluster: Cluster, node: str) -> Volumes:
     return volumes
 
 
-def _after_csi_node(pod: Pod, old: CsiNode, new: CsiNode, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_csi_node(pod: PodInfo, old: CsiNode, new: CsiNode, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     before = _counts(old)
     return Hint.QUEUE if any(count > before.get(name, 0) for name, count in _counts(new).items()) else Hint.SKIP
 
@@ -136,7 +136,7 @@ def _counts(node: CsiNode) -> dict[str, int]:
     return {driver.name: (driver.allocatable.count or 0) if driver.allocatable else 0 for driver in drivers}
 
 
-def _after_pod_deleted(pod: Pod, old: Pod, new: Pod | None, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_pod_deleted(pod: PodInfo, old: PodInfo, new: PodInfo | None, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     if not old.node_name and not old.nominated_node_name:
         return Hint.SKIP
     is_counted = (
@@ -149,12 +149,12 @@ def _after_pod_deleted(pod: Pod, old: Pod, new: Pod | None, cluster: Cluster) ->
     return Hint.QUEUE if any(is_counted) else Hint.SKIP
 
 
-def _after_claim(pod: Pod, old: Any, new: PersistentVolumeClaim, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_claim(pod: PodInfo, old: Any, new: PersistentVolumeClaim, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     names = [claim.name for claim in named_claims(pod)]
     return Hint.QUEUE if new.metadata.namespace == pod.namespace and new.metadata.name in names else Hint.SKIP
 
 
-def _after_attachment(pod: Pod, old: VolumeAttachment, new: Any, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_attachment(pod: PodInfo, old: VolumeAttachment, new: Any, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     is_claiming = any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes)
     return Hint.QUEUE if is_claiming else Hint.SKIP
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from headgate.core.placement.framework.plugin import SCORE_MAX, Ints
+from headgate.core.placement.arrays import Ints
+from headgate.core.placement.framework.plugin import SCORE_MAX
 
 
 def proportional(scores: Ints, *, reverse: bool) -> Ints:

@@ -15,22 +15,15 @@ import numpy as np
 
 from headgate.core.config.fields import ConfigurationError
 from headgate.core.kubernetes.label_syntax import why_no_label_key
+from headgate.core.placement.arrays import Ints, Rows
 from headgate.core.placement.columns import Columns
 from headgate.core.placement.counts.domains import OUTSIDE
 from headgate.core.placement.counts.index import PodCounts
 from headgate.core.placement.counts.sums import DomainSums
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.events import Action, EventHint, Resource
-from headgate.core.placement.framework.plugin import (
-    Arguments,
-    Ints,
-    PluginFactory,
-    PreFiltered,
-    PreScored,
-    Reads,
-    Rows,
-)
-from headgate.core.placement.framework.status import SKIP, SUCCESS, Status, unresolvable, unschedulable
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.events import ActionType, EventHint, EventResource
+from headgate.core.placement.framework.plugin import Arguments, PluginFactory, PreFiltered, PreScored, Reads
+from headgate.core.placement.framework.status import SKIP, SUCCESS, PluginStatus, unresolvable, unschedulable
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.pods import TopologySpreadConstraint
 from headgate.core.placement.plugins.pod_topology_spread_constraints import (
@@ -42,7 +35,7 @@ from headgate.core.placement.plugins.pod_topology_spread_constraints import (
 )
 from headgate.core.placement.plugins.pod_topology_spread_hints import after_node_change, after_pod_change
 from headgate.core.placement.plugins.pod_topology_spread_scoring import SpreadScores, prepare_scores
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 
 NAME: Final = "PodTopologySpread"
 
@@ -130,16 +123,16 @@ class PodTopologySpread:
 
     def events(self) -> tuple[EventHint, ...]:
         """Pods that come, go or get other labels, and nodes that change domains."""
-        pods = Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
-        nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        pods = ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.UPDATE_POD_TOLERATION | ActionType.DELETE
+        nodes = ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_TAINT
         return (
-            EventHint(Resource.POD, pods, partial(after_pod_change, self._reader)),
-            EventHint(Resource.NODE, nodes, partial(after_node_change, self._reader), key=attrgetter("number")),
+            EventHint(EventResource.POD, pods, partial(after_pod_change, self._reader)),
+            EventHint(EventResource.NODE, nodes, partial(after_node_change, self._reader), key=attrgetter("number")),
         )
 
     # --- filter ----------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, cycle: Cycle) -> PreFiltered:
+    def pre_filter(self, cycle: PlacementCycle) -> PreFiltered:
         """Skip without hard constraints."""
         constraints = self._reader.of(cycle.pod, cycle.cluster).hard
         if not constraints:
@@ -148,19 +141,19 @@ class PodTopologySpread:
         state = tuple(Spread(each, counts.by_domain(each.counted, each.partition)) for each in constraints)
         return PreFiltered(state=state)
 
-    def add_pod(self, cycle: Cycle, state: State, added: Pod, node: NodeInfo) -> State:
+    def add_pod(self, cycle: PlacementCycle, state: State, added: PodInfo, node: NodeInfo) -> State:
         """The spread with a pod on the node."""
         return _with_pods(cycle, state, added, node, 1)
 
-    def remove_pod(self, cycle: Cycle, state: State, removed: Pod, node: NodeInfo) -> State:
+    def remove_pod(self, cycle: PlacementCycle, state: State, removed: PodInfo, node: NodeInfo) -> State:
         """The spread without a pod of the node."""
         return _with_pods(cycle, state, removed, node, -1)
 
-    def is_eased(self, cycle: Cycle) -> bool:  # noqa: ARG002 - any pod
+    def is_eased(self, cycle: PlacementCycle) -> bool:  # noqa: ARG002 - any pod
         """A domain with fewer pods is no further above the least one."""
         return True
 
-    def filter(self, cycle: Cycle, node: NodeInfo) -> Status:
+    def filter(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:
         """Whether no constraint would be skewed too much, with the pod on the node."""
         state: State = cycle.filter_states[NAME]
         for spread in state:
@@ -173,7 +166,7 @@ class PodTopologySpread:
                 return _SKEWED
         return SUCCESS
 
-    def filter_columns(self, cycle: Cycle, columns: Columns, rows: Rows) -> Ints:
+    def filter_columns(self, cycle: PlacementCycle, columns: Columns, rows: Rows) -> Ints:
         """`filter` of many nodes."""
         state: State = cycle.filter_states[NAME]
         ids = np.zeros(len(rows), dtype=np.int64)
@@ -189,28 +182,28 @@ class PodTopologySpread:
 
     # --- score -----------------------------------------------------------------------------------------------------
 
-    def pre_score(self, cycle: Cycle, rows: Rows) -> PreScored:
+    def pre_score(self, cycle: PlacementCycle, rows: Rows) -> PreScored:
         """Skip without soft constraints."""
         constraints = self._reader.of(cycle.pod, cycle.cluster)
         return PreScored(state=prepare_scores(cycle, constraints, rows)) if constraints.soft else PreScored(SKIP)
 
-    def score(self, cycle: Cycle, node: NodeInfo) -> int:
+    def score(self, cycle: PlacementCycle, node: NodeInfo) -> int:
         """The lower, the fewer pods there are in the node's domains."""
         scores: SpreadScores = cycle.score_states[NAME]
         return scores.score(node)
 
-    def score_columns(self, cycle: Cycle, columns: Columns, rows: Rows) -> Ints:
+    def score_columns(self, cycle: PlacementCycle, columns: Columns, rows: Rows) -> Ints:
         """`score` of many nodes."""
         scores: SpreadScores = cycle.score_states[NAME]
         return scores.score_columns(columns, rows)
 
-    def normalize(self, cycle: Cycle, rows: Rows, scores: Ints) -> Ints:
+    def normalize(self, cycle: PlacementCycle, rows: Rows, scores: Ints) -> Ints:
         """The node with the fewest pods gets most; nodes without all topology keys get nothing."""
         prepared: SpreadScores = cycle.score_states[NAME]
         return prepared.normalize(cycle.cluster.columns, rows, scores)
 
 
-def _with_pods(cycle: Cycle, state: State, pod: Pod, node: NodeInfo, delta: int) -> State:
+def _with_pods(cycle: PlacementCycle, state: State, pod: PodInfo, node: NodeInfo, delta: int) -> State:
     """
     The spread with a pod more or less on a node.
 

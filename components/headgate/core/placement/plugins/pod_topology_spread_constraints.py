@@ -10,14 +10,14 @@ from typing import Final
 import msgspec
 
 from headgate.core.kubernetes.selectors import matches_labels
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.counts.domains import Partition, partition
 from headgate.core.placement.counts.selections import Selection, selection
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.nodes import NodeObject
-from headgate.core.placement.objects.owners import ReplicaSet, ReplicationController, Service, StatefulSet
+from headgate.core.placement.objects.owners import ReplicaSet, ReplicationController, Service, StatefulSetObject
 from headgate.core.placement.objects.pods import TopologySpreadConstraint
-from headgate.core.placement.pods import SHAPES_MAX, Pod, Shape
+from headgate.core.placement.pods import SHAPES_MAX, PodInfo, PodShape
 from headgate.events.objects import LabelSelector
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -73,7 +73,7 @@ class Constraints(msgspec.Struct, frozen=True, eq=False):
 NO_CONSTRAINTS: Final = Constraints()
 
 
-def own_constraints(shape: Shape) -> Constraints:
+def own_constraints(shape: PodShape) -> Constraints:
     """The constraints that a pod of this shape has itself."""
     given = shape.spec.topology_spread_constraints
     selectors = [_own_selectors(each, shape.labels) for each in given]
@@ -90,7 +90,7 @@ def _own_selectors(constraint: TopologySpreadConstraint, labels: Mapping[str, st
 
 
 def _constraints(
-    shape: Shape, given: tuple[tuple[TopologySpreadConstraint, Selectors], ...], *, requires_keys: bool
+    shape: PodShape, given: tuple[tuple[TopologySpreadConstraint, Selectors], ...], *, requires_keys: bool
 ) -> Constraints:
     hard = [each for each in given if each[0].when_unsatisfiable == DO_NOT_SCHEDULE]
     soft = [each for each in given if each[0].when_unsatisfiable == SCHEDULE_ANYWAY]
@@ -102,14 +102,14 @@ def _constraints(
 
 
 def _of_one_kind(
-    shape: Shape, given: list[tuple[TopologySpreadConstraint, Selectors]], *, requires_keys: bool
+    shape: PodShape, given: list[tuple[TopologySpreadConstraint, Selectors]], *, requires_keys: bool
 ) -> tuple[Constraint, ...]:
     keys = tuple(constraint.topology_key for constraint, _ in given) if requires_keys else ()
     return tuple(_constraint(shape, constraint, selectors, keys) for constraint, selectors in given)
 
 
 def _constraint(
-    shape: Shape, constraint: TopologySpreadConstraint, selectors: Selectors, keys: tuple[str, ...]
+    shape: PodShape, constraint: TopologySpreadConstraint, selectors: Selectors, keys: tuple[str, ...]
 ) -> Constraint:
     honors_affinity = (constraint.node_affinity_policy or "Honor") == "Honor"
     honors_taints = (constraint.node_taints_policy or "Ignore") == "Honor"
@@ -141,7 +141,7 @@ def _requires_nothing(selector: LabelSelector | None) -> bool:
 class Services:
     """The index of the Services by namespace."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: PlacementCluster) -> None:
         self._cluster = cluster
         self._by_namespace: dict[str, tuple[Service, ...]] = {}
 
@@ -159,10 +159,10 @@ class Services:
         if kind is Service:
             self._by_namespace.pop(key.partition("/")[0], None)
 
-    def pod_added(self, pod: Pod, node: NodeInfo) -> None:
+    def pod_added(self, pod: PodInfo, node: NodeInfo) -> None:
         """Pods are not read."""
 
-    def pod_removed(self, pod: Pod, node: NodeInfo) -> None:
+    def pod_removed(self, pod: PodInfo, node: NodeInfo) -> None:
         """Pods are not read."""
 
     def node_set(self, node: NodeInfo, old: NodeObject | None) -> None:
@@ -184,10 +184,10 @@ class ConstraintsReader:
     def __init__(self, defaults: tuple[TopologySpreadConstraint, ...], *, are_of_system: bool) -> None:
         self._defaults = defaults
         self._are_of_system = are_of_system
-        self._own: dict[Shape, Constraints] = {}
-        self._defaulted: dict[Shape, _Kept] = {}
+        self._own: dict[PodShape, Constraints] = {}
+        self._defaulted: dict[PodShape, _Kept] = {}
 
-    def of(self, pod: Pod, cluster: Cluster) -> Constraints:
+    def of(self, pod: PodInfo, cluster: PlacementCluster) -> Constraints:
         """The constraints of a pod."""
         shape = pod.shape
         if not shape.spec.topology_spread_constraints:
@@ -199,7 +199,7 @@ class ConstraintsReader:
             known = self._own[shape] = own_constraints(shape)
         return known
 
-    def _default(self, shape: Shape, cluster: Cluster) -> Constraints:
+    def _default(self, shape: PodShape, cluster: PlacementCluster) -> Constraints:
         services, owner = cluster.index(Services).of(shape.namespace), _owner_of(shape, cluster)
         known = self._defaulted.get(shape)
         if known is None or known.services is not services or known.owner is not owner:
@@ -214,16 +214,16 @@ class ConstraintsReader:
         return known.constraints
 
 
-Owner = ReplicationController | ReplicaSet | StatefulSet
+Owner = ReplicationController | ReplicaSet | StatefulSetObject
 
 _OWNER_KINDS: Final[Mapping[tuple[str, str], type[Owner]]] = {
     ("v1", "ReplicationController"): ReplicationController,
     ("apps/v1", "ReplicaSet"): ReplicaSet,
-    ("apps/v1", "StatefulSet"): StatefulSet,
+    ("apps/v1", "StatefulSet"): StatefulSetObject,
 }
 
 
-def _owner_of(shape: Shape, cluster: Cluster) -> Owner | None:
+def _owner_of(shape: PodShape, cluster: PlacementCluster) -> Owner | None:
     """The object that controls pods of a shape, if it is of a kind with a selector and exists."""
     owner = shape.controller
     kind = _OWNER_KINDS.get((owner.api_version, owner.kind)) if owner is not None else None
@@ -232,7 +232,7 @@ def _owner_of(shape: Shape, cluster: Cluster) -> Owner | None:
     return cluster.objects(kind).get(f"{shape.namespace}/{owner.name}")
 
 
-def _default_selectors(shape: Shape, services: Iterable[Service], owner: Owner | None) -> Selectors:
+def _default_selectors(shape: PodShape, services: Iterable[Service], owner: Owner | None) -> Selectors:
     """What pods belong together with those of a shape: by the Services that select them, and by their owner."""
     labels: dict[str, str] = {}
     for service in services:
@@ -242,7 +242,7 @@ def _default_selectors(shape: Shape, services: Iterable[Service], owner: Owner |
     match owner:
         case ReplicationController():
             return (LabelSelector(match_labels=labels | owner.spec.selector),)
-        case ReplicaSet() | StatefulSet() if owner.spec.selector is not None:
+        case ReplicaSet() | StatefulSetObject() if owner.spec.selector is not None:
             return (LabelSelector(match_labels=labels), owner.spec.selector)
         case _:
             return (LabelSelector(match_labels=labels),)

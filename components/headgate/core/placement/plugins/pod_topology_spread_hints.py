@@ -6,14 +6,16 @@ Source: `isSchedulableAfterPodChange` and `isSchedulableAfterNodeChange` of podt
 
 from collections.abc import Iterable
 
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.framework.events import Hint
 from headgate.core.placement.objects.nodes import NodeObject
 from headgate.core.placement.plugins.pod_topology_spread_constraints import Constraint, ConstraintsReader
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 
 
-def after_pod_change(reader: ConstraintsReader, pod: Pod, old: Pod | None, new: Pod | None, cluster: Cluster) -> Hint:
+def after_pod_change(
+    reader: ConstraintsReader, pod: PodInfo, old: PodInfo | None, new: PodInfo | None, cluster: PlacementCluster
+) -> Hint:
     """Queue if what changed is counted by a constraint of the pod."""
     if not all(_is_involved(each, pod) for each in (old, new) if each is not None):
         return Hint.SKIP
@@ -25,7 +27,7 @@ def after_pod_change(reader: ConstraintsReader, pod: Pod, old: Pod | None, new: 
     return _queue_if(any(each.selects(changed.labels) for each in constraints))
 
 
-def _after_update(constraints: Iterable[Constraint], pod: Pod, old: Pod, new: Pod) -> Hint:
+def _after_update(constraints: Iterable[Constraint], pod: PodInfo, old: PodInfo, new: PodInfo) -> Hint:
     tolerates_other = pod.uid == new.uid and new.spec.tolerations != old.spec.tolerations
     if tolerates_other and any(each.honors_taints for each in constraints):
         return Hint.QUEUE
@@ -34,14 +36,14 @@ def _after_update(constraints: Iterable[Constraint], pod: Pod, old: Pod, new: Po
     return _queue_if(any(each.selects(old.labels) != each.selects(new.labels) for each in constraints))
 
 
-def _is_involved(changed: Pod, pod: Pod) -> bool:
+def _is_involved(changed: PodInfo, pod: PodInfo) -> bool:
     if changed.uid == pod.uid:
         return True
     return bool(changed.node_name or changed.nominated_node_name) and changed.namespace == pod.namespace
 
 
 def after_node_change(
-    reader: ConstraintsReader, pod: Pod, old: NodeObject | None, new: NodeObject | None, cluster: Cluster
+    reader: ConstraintsReader, pod: PodInfo, old: NodeObject | None, new: NodeObject | None, cluster: PlacementCluster
 ) -> Hint:
     """Queue if a node with all topology keys comes, goes, or changes its domains or taints."""
     keys = [each.topology_key for each in reader.of(pod, cluster).hard]

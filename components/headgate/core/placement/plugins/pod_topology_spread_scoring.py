@@ -10,11 +10,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.core.placement.arrays import Ints, Rows
 from headgate.core.placement.columns import Bools, Columns
 from headgate.core.placement.counts.index import PodCounts
 from headgate.core.placement.counts.sums import DomainSums
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.plugin import SCORE_MAX, Ints, Rows
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.plugin import SCORE_MAX
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.plugins.pod_topology_spread_constraints import HOSTNAME, Constraint, Constraints
 
@@ -106,7 +107,7 @@ class SpreadScores(msgspec.Struct, frozen=True, eq=False):
         return ignored
 
 
-def prepare_scores(cycle: Cycle, constraints: Constraints, rows: Rows) -> SpreadScores:
+def prepare_scores(cycle: PlacementCycle, constraints: Constraints, rows: Rows) -> SpreadScores:
     """What the scores of the feasible nodes are computed of."""
     columns, counts = cycle.cluster.columns, cycle.cluster.index(PodCounts)
     keys = [each.topology_key for each in constraints.soft]

@@ -3,7 +3,7 @@
 from typing import Final
 
 from headgate.core.placement.framework.plugin import PluginFactory
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 
 NAME: Final = "PrioritySort"
 
@@ -13,7 +13,7 @@ class PrioritySort:
 
     name = NAME
 
-    def sort_key(self, pod: Pod, queued_ms: int) -> tuple[int, int]:
+    def sort_key(self, pod: PodInfo, queued_ms: int) -> tuple[int, int]:
         """Ascending: the negated priority, then the time."""
         return (-pod.priority, queued_ms)
 

@@ -10,8 +10,9 @@ from typing import Final
 
 import msgspec
 
+from headgate.core.placement.arrays import Ints, Rows
 from headgate.core.placement.columns import Columns
-from headgate.core.placement.framework.plugin import Arguments, Ints, Rows
+from headgate.core.placement.framework.plugin import Arguments
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.requests import CPU, MEMORY, is_scalar
 
@@ -31,7 +32,7 @@ def weighted(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
     return tuple(msgspec.structs.replace(each, weight=each.weight or 1) for each in resources) or DEFAULT_RESOURCES
 
 
-class Share(msgspec.Struct, frozen=True):
+class ResourceShare(msgspec.Struct, frozen=True):
     """One resource of one node: all of it, what is requested without the pod, and with it."""
 
     weight: int
@@ -56,14 +57,14 @@ def wanted_of(resources: Sequence[ResourceSpec], requests: Mapping[str, int]) ->
 
 def shares_of(
     node: NodeInfo, resources: Sequence[ResourceSpec], wanted: Sequence[int], *, nonzero: bool
-) -> list[Share]:
+) -> list[ResourceShare]:
     """The shares of a node. With `nonzero`, cpu and memory that nothing requests count by their defaults."""
     shares = []
     for spec, value in zip(resources, wanted, strict=True):
         allocatable = node.allocatable.get(spec.name, 0)
         if allocatable and (value or not is_scalar(spec.name)):
             allocated = _allocated(node, spec.name, nonzero=nonzero)
-            shares.append(Share(spec.weight, allocatable, allocated, allocated + value))
+            shares.append(ResourceShare(spec.weight, allocatable, allocated, allocated + value))
     return shares
 
 

@@ -11,8 +11,9 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from headgate.core.placement.framework.plugin import SCORE_MAX, Arguments, Ints
-from headgate.core.placement.plugins.resource_shares import Share, Shares
+from headgate.core.placement.arrays import Ints
+from headgate.core.placement.framework.plugin import SCORE_MAX, Arguments
+from headgate.core.placement.plugins.resource_shares import ResourceShare, Shares
 
 UTILIZATION_MAX: Final = 100
 CUSTOM_SCORE_MAX: Final = 10
@@ -26,10 +27,10 @@ class ShapePoint(Arguments, frozen=True):
     score: int
 
 
-class Strategy(Protocol):
+class ShareStrategy(Protocol):
     """How a node is scored by the shares of its resources."""
 
-    def score(self, shares: Sequence[Share]) -> int:
+    def score(self, shares: Sequence[ResourceShare]) -> int:
         """The score of one node."""
         ...
 
@@ -41,7 +42,7 @@ class Strategy(Protocol):
 class LeastAllocated:
     """The more is free, the better."""
 
-    def score(self, shares: Sequence[Share]) -> int:
+    def score(self, shares: Sequence[ResourceShare]) -> int:
         """The weighted mean of the free shares."""
         weights = sum(share.weight for share in shares)
         total = 0
@@ -58,7 +59,7 @@ class LeastAllocated:
 class MostAllocated:
     """The less is free, the better."""
 
-    def score(self, shares: Sequence[Share]) -> int:
+    def score(self, shares: Sequence[ResourceShare]) -> int:
         """The weighted mean of the shares in use."""
         weights = sum(share.weight for share in shares)
         total = 0
@@ -89,7 +90,7 @@ class RequestedToCapacityRatio:
         self._by_percent = [_on_line(shape, percent) for percent in range(UTILIZATION_MAX + 1)]
         self._table = np.array(self._by_percent, dtype=np.int64)
 
-    def score(self, shares: Sequence[Share]) -> int:
+    def score(self, shares: Sequence[ResourceShare]) -> int:
         """The weighted mean, rounded, a half upwards."""
         total = weights = 0
         for share in shares:

@@ -10,22 +10,22 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.core.placement.cluster import Cluster
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.events import UPDATE, Action, EventHint, Hint, Resource
+from headgate.core.placement.arrays import Rows
+from headgate.core.placement.cluster import PlacementCluster
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.events import UPDATE, ActionType, EventHint, EventResource, Hint
 from headgate.core.placement.framework.plugin import (
     Arguments,
     Assumed,
+    ObjectWrite,
     PluginFactory,
     PreBound,
     PreFiltered,
     PreScored,
     Reads,
     Reserved,
-    Rows,
-    Write,
 )
-from headgate.core.placement.framework.status import SKIP, SUCCESS, Code, Status, error, unresolvable
+from headgate.core.placement.framework.status import SKIP, SUCCESS, Code, PluginStatus, error, unresolvable
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.storage import (
     ClaimRef,
@@ -46,7 +46,7 @@ from headgate.core.placement.plugins.volume_claims import (
     why_not_for_pod,
 )
 from headgate.core.placement.plugins.volume_matching import SELECTED_NODE, Claims, match, volume_limit
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 
 NAME: Final = "VolumeBinding"
 
@@ -76,11 +76,11 @@ class VolumeBinding:
     filter_reads = Reads.CLUSTER
     score_reads = Reads.NODE
 
-    def is_eased(self, cycle: Cycle) -> bool:  # noqa: ARG002 - any pod
+    def is_eased(self, cycle: PlacementCycle) -> bool:  # noqa: ARG002 - any pod
         """Pods do not matter."""
         return True
 
-    def pre_filter(self, cycle: Cycle) -> PreFiltered:
+    def pre_filter(self, cycle: PlacementCycle) -> PreFiltered:
         """The claims; Skip without any, a rejection for those that are missing or should be bound already."""
         claims: list[PersistentVolumeClaim] = []
         for name, is_ephemeral in named_claims(cycle.pod):
@@ -91,19 +91,19 @@ class VolumeBinding:
             claims.append(claim)
         return _sorted_out(cycle.cluster, claims) if claims else PreFiltered(SKIP)
 
-    def filter(self, cycle: Cycle, node: NodeInfo) -> Status:
+    def filter(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:
         """Whether the claims have, or can get, volumes that the node can use."""
         return match(cycle.cluster, cycle.filter_states[NAME], node.node).status
 
-    def pre_score(self, cycle: Cycle, rows: Rows) -> PreScored:  # noqa: ARG002 - see VolumeBindingArgs
+    def pre_score(self, cycle: PlacementCycle, rows: Rows) -> PreScored:  # noqa: ARG002 - see VolumeBindingArgs
         """Skip: volumes are not scored."""
         return PreScored(SKIP)
 
-    def score(self, cycle: Cycle, node: NodeInfo) -> int:  # noqa: ARG002 - it is skipped
+    def score(self, cycle: PlacementCycle, node: NodeInfo) -> int:  # noqa: ARG002 - it is skipped
         """Nodes are alike."""
         return 0
 
-    def reserve(self, cycle: Cycle, node: NodeInfo) -> Reserved:
+    def reserve(self, cycle: PlacementCycle, node: NodeInfo) -> Reserved:
         """The volumes and claims as they will be."""
         claims: Claims | None = cycle.filter_states.get(NAME)
         if claims is None:
@@ -115,7 +115,7 @@ class VolumeBinding:
         made = [Assumed(PersistentVolumeClaim, each.metadata.key, _on(each, node.name)) for each in matched.provisioned]
         return Reserved(matched.status, (*volumes, *made))
 
-    def pre_bind(self, cycle: Cycle, node: NodeInfo) -> PreBound:
+    def pre_bind(self, cycle: PlacementCycle, node: NodeInfo) -> PreBound:
         """The claims to be bound, until the volume controller has bound them."""
         claims = [claim_of(cycle.cluster, cycle.pod.namespace, name) for name, _ in named_claims(cycle.pod)]
         open_claims = tuple(claim for claim in claims if claim is not None and not is_bound(claim))
@@ -125,29 +125,31 @@ class VolumeBinding:
         if not matched.status.is_success:
             return PreBound(error(f"binding volumes: {matched.status.message}"))
         writes = [
-            Write("PersistentVolume", volume.metadata.name, _ref_patch(claim)) for claim, volume in matched.static
+            ObjectWrite("PersistentVolume", volume.metadata.name, _ref_patch(claim)) for claim, volume in matched.static
         ]
         annotation = {"metadata": {"annotations": {SELECTED_NODE: node.name}}}
-        writes += [Write("PersistentVolumeClaim", claim.metadata.key, annotation) for claim in matched.provisioned]
-        return PreBound(Status(Code.WAIT), tuple(writes))
+        writes += [
+            ObjectWrite("PersistentVolumeClaim", claim.metadata.key, annotation) for claim in matched.provisioned
+        ]
+        return PreBound(PluginStatus(Code.WAIT), tuple(writes))
 
     def events(self) -> tuple[EventHint, ...]:
         """Claims of the pod, volumes, classes, nodes and the capacity of storage."""
         return (
-            EventHint(Resource.STORAGE_CLASS, Action.ADD | UPDATE, _after_class),
-            EventHint(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD | UPDATE, _after_claim),
-            EventHint(Resource.PERSISTENT_VOLUME, Action.ADD | UPDATE),
-            EventHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
-            EventHint(Resource.CSI_NODE, Action.ADD | UPDATE, _after_csi_node),
-            EventHint(Resource.CSI_DRIVER, UPDATE, _after_csi_driver),
-            EventHint(Resource.CSI_STORAGE_CAPACITY, Action.ADD | UPDATE, _after_capacity),
+            EventHint(EventResource.STORAGE_CLASS, ActionType.ADD | UPDATE, _after_class),
+            EventHint(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD | UPDATE, _after_claim),
+            EventHint(EventResource.PERSISTENT_VOLUME, ActionType.ADD | UPDATE),
+            EventHint(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
+            EventHint(EventResource.CSI_NODE, ActionType.ADD | UPDATE, _after_csi_node),
+            EventHint(EventResource.CSI_DRIVER, UPDATE, _after_csi_driver),
+            EventHint(EventResource.CSI_STORAGE_CAPACITY, ActionType.ADD | UPDATE, _after_capacity),
         )
 
 
 # --- claims ----------------------------------------------------------------------------------------------------------
 
 
-def _unusable(pod: Pod, claim: PersistentVolumeClaim | None, name: str, *, is_ephemeral: bool) -> str:
+def _unusable(pod: PodInfo, claim: PersistentVolumeClaim | None, name: str, *, is_ephemeral: bool) -> str:
     """Why a pod cannot use a claim; "" if it can."""
     if claim is None:
         if is_ephemeral:
@@ -160,7 +162,7 @@ def _unusable(pod: Pod, claim: PersistentVolumeClaim | None, name: str, *, is_ep
     return why_not_for_pod(claim, pod) if is_ephemeral else ""
 
 
-def _sorted_out(cluster: Cluster, claims: list[PersistentVolumeClaim]) -> PreFiltered:
+def _sorted_out(cluster: PlacementCluster, claims: list[PersistentVolumeClaim]) -> PreFiltered:
     bound, delayed, is_waiting = [], [], False
     for claim in claims:
         if is_bound(claim):
@@ -199,29 +201,34 @@ def _ref_patch(claim: PersistentVolumeClaim) -> Mapping[str, Any]:
 # --- hints -----------------------------------------------------------------------------------------------------------
 
 
-def _after_class(pod: Pod, old: StorageClass | None, new: StorageClass, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_class(pod: PodInfo, old: StorageClass | None, new: StorageClass, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     return Hint.QUEUE if old is None or old.allowed_topologies != new.allowed_topologies else Hint.SKIP
 
 
-def _after_claim(pod: Pod, old: Any, new: PersistentVolumeClaim, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_claim(pod: PodInfo, old: Any, new: PersistentVolumeClaim, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     names = [claim.name for claim in named_claims(pod)]
     return Hint.QUEUE if new.metadata.namespace == pod.namespace and new.metadata.name in names else Hint.SKIP
 
 
-def _after_csi_node(pod: Pod, old: CsiNode | None, new: CsiNode, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_csi_node(pod: PodInfo, old: CsiNode | None, new: CsiNode, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     if old is None or old.metadata.annotations.get(_MIGRATED) != new.metadata.annotations.get(_MIGRATED):
         return Hint.QUEUE
     return Hint.SKIP
 
 
-def _after_csi_driver(pod: Pod, old: CsiDriver, new: CsiDriver, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_csi_driver(pod: PodInfo, old: CsiDriver, new: CsiDriver, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     if not old.spec.storage_capacity or new.spec.storage_capacity:
         return Hint.SKIP
     drivers = (volume.csi.driver for volume in pod.spec.volumes if volume.csi is not None)
     return Hint.QUEUE if new.metadata.name in drivers else Hint.SKIP
 
 
-def _after_capacity(pod: Pod, old: CsiStorageCapacity | None, new: CsiStorageCapacity, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_capacity(
+    pod: PodInfo,  # noqa: ARG001 - every hint gets it
+    old: CsiStorageCapacity | None,
+    new: CsiStorageCapacity,
+    cluster: PlacementCluster,  # noqa: ARG001 - every hint gets it
+) -> Hint:
     if old is None:
         return Hint.QUEUE
     before, after = volume_limit(old), volume_limit(new)

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from headgate.core.kubernetes.selectors import matches_term
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.objects.nodes import NodeObject
 from headgate.core.placement.objects.storage import PersistentVolume, PersistentVolumeClaim
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 
 _CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
@@ -22,7 +22,7 @@ class NamedClaim(NamedTuple):
     is_ephemeral: bool
 
 
-def named_claims(pod: Pod) -> Iterator[NamedClaim]:
+def named_claims(pod: PodInfo) -> Iterator[NamedClaim]:
     """The claims that a pod names, in the order of its volumes."""
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -31,12 +31,12 @@ def named_claims(pod: Pod) -> Iterator[NamedClaim]:
             yield NamedClaim(f"{pod.name}-{volume.name}", is_ephemeral=True)
 
 
-def direct_claims(pod: Pod) -> list[str]:
+def direct_claims(pod: PodInfo) -> list[str]:
     """The claims that a pod names itself."""
     return [claim.name for claim in named_claims(pod) if not claim.is_ephemeral]
 
 
-def claim_of(cluster: Cluster, namespace: str, name: str) -> PersistentVolumeClaim | None:
+def claim_of(cluster: PlacementCluster, namespace: str, name: str) -> PersistentVolumeClaim | None:
     """A claim, None if it does not exist."""
     return cluster.objects(PersistentVolumeClaim).get(f"{namespace}/{name}")
 
@@ -46,7 +46,7 @@ def not_found(name: str) -> str:
     return f'persistentvolumeclaim "{name}" not found'
 
 
-def why_not_for_pod(claim: PersistentVolumeClaim, pod: Pod) -> str:
+def why_not_for_pod(claim: PersistentVolumeClaim, pod: PodInfo) -> str:
     """Why a claim is not the one that was made for a pod; "" if it is."""
     owner = next((each for each in claim.metadata.owner_references if each.controller), None)
     if owner is not None and owner.uid == pod.uid:

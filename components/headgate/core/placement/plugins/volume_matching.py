@@ -11,8 +11,8 @@ import msgspec
 
 from headgate.core.kubernetes.quantities import parse_quantity
 from headgate.core.kubernetes.selectors import matches_labels
-from headgate.core.placement.cluster import Cluster
-from headgate.core.placement.framework.status import SUCCESS, Status, error, unresolvable
+from headgate.core.placement.cluster import PlacementCluster
+from headgate.core.placement.framework.status import SUCCESS, PluginStatus, error, unresolvable
 from headgate.core.placement.objects.nodes import NodeObject
 from headgate.core.placement.objects.storage import (
     CsiDriver,
@@ -43,12 +43,12 @@ class Claims(msgspec.Struct, frozen=True):
 class Matched(msgspec.Struct, frozen=True):
     """What the claims get on a node: `static` volumes that exist, and `provisioned` ones to be made. Or why not."""
 
-    status: Status = SUCCESS
+    status: PluginStatus = SUCCESS
     static: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
     provisioned: tuple[PersistentVolumeClaim, ...] = ()
 
 
-def match(cluster: Cluster, claims: Claims, node: NodeObject) -> Matched:
+def match(cluster: PlacementCluster, claims: Claims, node: NodeObject) -> Matched:
     """What the claims of a pod get on a node (FindPodVolumes)."""
     reasons = []
     unreachable = _unreachable(cluster, claims, node)
@@ -63,7 +63,7 @@ def match(cluster: Cluster, claims: Claims, node: NodeObject) -> Matched:
     return Matched(unresolvable(*sorted(reasons))) if reasons else delayed
 
 
-def _unreachable(cluster: Cluster, claims: Claims, node: NodeObject) -> str:
+def _unreachable(cluster: PlacementCluster, claims: Claims, node: NodeObject) -> str:
     for claim in claims.bound:
         volume = cluster.objects(PersistentVolume).get(claim.spec.volume_name)
         if volume is None:
@@ -73,7 +73,7 @@ def _unreachable(cluster: Cluster, claims: Claims, node: NodeObject) -> str:
     return ""
 
 
-def _match_delayed(cluster: Cluster, claims: Claims, node: NodeObject) -> Matched:
+def _match_delayed(cluster: PlacementCluster, claims: Claims, node: NodeObject) -> Matched:
     to_find, to_make = [], []
     for claim in claims.delayed:
         selected = claim.metadata.annotations.get(SELECTED_NODE)
@@ -100,7 +100,7 @@ def _match_delayed(cluster: Cluster, claims: Claims, node: NodeObject) -> Matche
 
 
 def find_volume(
-    cluster: Cluster, claim: PersistentVolumeClaim, node: NodeObject, excluded: dict[str, PersistentVolume]
+    cluster: PlacementCluster, claim: PersistentVolumeClaim, node: NodeObject, excluded: dict[str, PersistentVolume]
 ) -> PersistentVolume | None:
     """The volume that is bound to a claim already, or else the smallest one that fits; None without any."""
     wanted, name = _size(claim), class_of(claim)
@@ -152,7 +152,7 @@ def _capacity(volume: PersistentVolume) -> Fraction:
 # --- volumes to be made ----------------------------------------------------------------------------------------------
 
 
-def _makeable(cluster: Cluster, claim: PersistentVolumeClaim, node: NodeObject) -> Status:
+def _makeable(cluster: PlacementCluster, claim: PersistentVolumeClaim, node: NodeObject) -> PluginStatus:
     """Whether a volume for a claim can be made on a node."""
     name = class_of(claim)
     if not name:
@@ -174,7 +174,9 @@ def _allows(storage: StorageClass, node: NodeObject) -> bool:
     )
 
 
-def _has_space(cluster: Cluster, storage: StorageClass, claim: PersistentVolumeClaim, node: NodeObject) -> bool:
+def _has_space(
+    cluster: PlacementCluster, storage: StorageClass, claim: PersistentVolumeClaim, node: NodeObject
+) -> bool:
     driver = cluster.objects(CsiDriver).get(storage.provisioner)
     if "storage" not in claim.spec.resources.requests or driver is None or not driver.spec.storage_capacity:
         return True

@@ -8,16 +8,16 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.core.placement.cluster import Cluster
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.events import Action, EventHint, Hint, Resource
+from headgate.core.placement.cluster import PlacementCluster
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.events import ActionType, EventHint, EventResource, Hint
 from headgate.core.placement.framework.plugin import PluginFactory, PreFiltered, Reads
-from headgate.core.placement.framework.status import SKIP, SUCCESS, Status, unresolvable, unschedulable
+from headgate.core.placement.framework.status import SKIP, SUCCESS, PluginStatus, unresolvable, unschedulable
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.pods import Volume
 from headgate.core.placement.objects.storage import PersistentVolumeClaim
 from headgate.core.placement.plugins.volume_claims import claim_of, direct_claims, not_found
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 
 NAME: Final = "VolumeRestrictions"
 
@@ -40,11 +40,11 @@ class VolumeRestrictions:
     name = NAME
     filter_reads = Reads.CLUSTER
 
-    def is_eased(self, cycle: Cycle) -> bool:  # noqa: ARG002 - any pod
+    def is_eased(self, cycle: PlacementCycle) -> bool:  # noqa: ARG002 - any pod
         """Pods occupy disks and claims."""
         return True
 
-    def pre_filter(self, cycle: Cycle) -> PreFiltered:
+    def pre_filter(self, cycle: PlacementCycle) -> PreFiltered:
         """Skip for pods without such disks, and whose claims of one pod nobody uses."""
         pod = cycle.pod
         if not pod.spec.volumes:
@@ -61,15 +61,15 @@ class VolumeRestrictions:
             return PreFiltered(SKIP)
         return PreFiltered(state=InUse(tuple(claims), used))
 
-    def add_pod(self, cycle: Cycle, state: InUse, added: Pod, node: NodeInfo) -> InUse:  # noqa: ARG002
+    def add_pod(self, cycle: PlacementCycle, state: InUse, added: PodInfo, node: NodeInfo) -> InUse:  # noqa: ARG002
         """Its uses too."""
         return msgspec.structs.replace(state, uses=state.uses + _uses(state, added))
 
-    def remove_pod(self, cycle: Cycle, state: InUse, removed: Pod, node: NodeInfo) -> InUse:  # noqa: ARG002
+    def remove_pod(self, cycle: PlacementCycle, state: InUse, removed: PodInfo, node: NodeInfo) -> InUse:  # noqa: ARG002
         """Without its uses."""
         return msgspec.structs.replace(state, uses=state.uses - _uses(state, removed))
 
-    def filter(self, cycle: Cycle, node: NodeInfo) -> Status:
+    def filter(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:
         """Whether no disk of the pod is in use on the node, and no claim of one pod anywhere."""
         if any(_conflicts(cycle.pod, other) for other in node.pods.values()):
             return _DISK
@@ -79,17 +79,17 @@ class VolumeRestrictions:
     def events(self) -> tuple[EventHint, ...]:
         """A pod with the same disk or claim is gone, a node or a claim of the pod is added."""
         return (
-            EventHint(Resource.POD, Action.DELETE, _after_pod_deleted),
-            EventHint(Resource.NODE, Action.ADD),
-            EventHint(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, _after_claim),
+            EventHint(EventResource.POD, ActionType.DELETE, _after_pod_deleted),
+            EventHint(EventResource.NODE, ActionType.ADD),
+            EventHint(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD, _after_claim),
         )
 
 
-def _is_used(cluster: Cluster, claim: str) -> bool:
+def _is_used(cluster: PlacementCluster, claim: str) -> bool:
     return any(claim in node.claims for node in cluster.columns.nodes())
 
 
-def _uses(state: InUse, pod: Pod) -> int:
+def _uses(state: InUse, pod: PodInfo) -> int:
     return sum(1 for name in direct_claims(pod) if name in state.claims)
 
 
@@ -98,7 +98,7 @@ def _is_restricted(volume: Volume) -> bool:
     return any(source is not None for source in sources)
 
 
-def _conflicts(pod: Pod, other: Pod) -> bool:
+def _conflicts(pod: PodInfo, other: PodInfo) -> bool:
     return any(_same_disk(each, used) for each in pod.spec.volumes for used in other.spec.volumes)
 
 
@@ -133,12 +133,12 @@ def _same_image(one: Volume, other: Volume) -> bool:
     return is_same and any(monitor in used.monitors for monitor in rbd.monitors)
 
 
-def _after_claim(pod: Pod, old: Any, new: PersistentVolumeClaim, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_claim(pod: PodInfo, old: Any, new: PersistentVolumeClaim, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     is_named = new.metadata.namespace == pod.namespace and new.metadata.name in direct_claims(pod)
     return Hint.QUEUE if is_named else Hint.SKIP
 
 
-def _after_pod_deleted(pod: Pod, old: Pod, new: Pod | None, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_pod_deleted(pod: PodInfo, old: PodInfo, new: PodInfo | None, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     if old.namespace != pod.namespace:
         return Hint.SKIP
     claims = direct_claims(pod)

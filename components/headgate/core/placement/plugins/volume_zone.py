@@ -6,15 +6,15 @@ Source: volumezone/volume_zone.go of the kube-scheduler.
 
 from typing import Any, Final, NamedTuple
 
-from headgate.core.placement.cluster import Cluster
-from headgate.core.placement.framework.cycle import Cycle
-from headgate.core.placement.framework.events import UPDATE, Action, EventHint, Hint, Resource
+from headgate.core.placement.cluster import PlacementCluster
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.events import UPDATE, ActionType, EventHint, EventResource, Hint
 from headgate.core.placement.framework.plugin import PluginFactory, PreFiltered, Reads
-from headgate.core.placement.framework.status import SKIP, SUCCESS, Status, unresolvable
+from headgate.core.placement.framework.status import SKIP, SUCCESS, PluginStatus, unresolvable
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from headgate.core.placement.plugins.volume_claims import DELAYED, claim_of, class_of, direct_claims, not_found
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.pods import PodInfo
 
 NAME: Final = "VolumeZone"
 
@@ -42,11 +42,11 @@ class VolumeZone:
     name = NAME
     filter_reads = Reads.CLUSTER
 
-    def is_eased(self, cycle: Cycle) -> bool:  # noqa: ARG002 - any pod
+    def is_eased(self, cycle: PlacementCycle) -> bool:  # noqa: ARG002 - any pod
         """Pods do not matter."""
         return True
 
-    def pre_filter(self, cycle: Cycle) -> PreFiltered:
+    def pre_filter(self, cycle: PlacementCycle) -> PreFiltered:
         """The zones of the pod's volumes; Skip without any, a rejection for claims that can have none."""
         found: list[Topology] = []
         for name in direct_claims(cycle.pod):
@@ -64,7 +64,7 @@ class VolumeZone:
             found.extend(_topologies(volume))
         return PreFiltered(state=tuple(found)) if found else PreFiltered(SKIP)
 
-    def filter(self, cycle: Cycle, node: NodeInfo) -> Status:
+    def filter(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:
         """Whether the node has the labels; a node without any of them will do too."""
         labels = node.node.metadata.labels
         if not any(key in labels for key in _CURRENT):
@@ -78,14 +78,14 @@ class VolumeZone:
     def events(self) -> tuple[EventHint, ...]:
         """A class that binds late, nodes, and the claims and volumes of the pod."""
         return (
-            EventHint(Resource.STORAGE_CLASS, Action.ADD, _after_class),
-            EventHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
-            EventHint(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD | UPDATE, _after_claim),
-            EventHint(Resource.PERSISTENT_VOLUME, Action.ADD | UPDATE, _after_volume),
+            EventHint(EventResource.STORAGE_CLASS, ActionType.ADD, _after_class),
+            EventHint(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
+            EventHint(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD | UPDATE, _after_claim),
+            EventHint(EventResource.PERSISTENT_VOLUME, ActionType.ADD | UPDATE, _after_volume),
         )
 
 
-def _unbound(cluster: Cluster, claim: PersistentVolumeClaim) -> Status:
+def _unbound(cluster: PlacementCluster, claim: PersistentVolumeClaim) -> PluginStatus:
     """Success for a claim that is bound once the pod has a node."""
     name = class_of(claim)
     if not name:
@@ -104,16 +104,16 @@ def _topologies(volume: PersistentVolume) -> list[Topology]:
     return [Topology(key, tuple(values)) for key, values in found if all(values)]
 
 
-def _after_class(pod: Pod, old: Any, new: StorageClass, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_class(pod: PodInfo, old: Any, new: StorageClass, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     return Hint.QUEUE if new.volume_binding_mode == DELAYED else Hint.SKIP
 
 
-def _after_claim(pod: Pod, old: Any, new: PersistentVolumeClaim, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_claim(pod: PodInfo, old: Any, new: PersistentVolumeClaim, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     is_named = new.metadata.namespace == pod.namespace and new.metadata.name in direct_claims(pod)
     return Hint.QUEUE if is_named else Hint.SKIP
 
 
-def _after_volume(pod: Pod, old: PersistentVolume | None, new: PersistentVolume, cluster: Cluster) -> Hint:  # noqa: ARG001
+def _after_volume(pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
     return Hint.QUEUE if old is None or _topologies(old) != _topologies(new) else Hint.SKIP
 
 

@@ -7,7 +7,7 @@ definitions come from the modules that the pinned Kueue itself is built with.
 
 Owns: where the samples and these definitions are.
 Called by: tests marked `kube`.
-May import: cli, processes, adapters, machines, core, events.
+May import: operators, cli, processes, adapters, machines, core, events.
 """
 
 import os

@@ -7,26 +7,26 @@ With each change comes what the queue made of it: the events, what the hints sai
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headgate.core.placement.cluster import Cluster
-from headgate.core.placement.framework.events import Hint, Resource
-from headgate.core.placement.pods import Pod
+from headgate.core.placement.cluster import PlacementCluster
+from headgate.core.placement.framework.events import EventResource, Hint
+from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.queue import Move, Queue
 from headgate.core.placement.queue_changes import Noticed, node_changed, object_changed, pod_changed
 from headgate.core.placement.queue_entry import QueueLimits
 from headgate.core.placement.queue_events import UNSCHEDULABLE_TIMEOUT, ClusterEvent, pod_updates
 from headgate.core.placement.queue_hints import QueueProfile
 from headgate.events.ids import UnixMs
-from headgate.testing.reference.placement.objects import KINDS, Objects, key_of
+from headgate.testing.reference.placement.objects import KINDS, ScenarioObjects, key_of
 from headgate.testing.reference.placement.recorded import apply_action
 from headgate.testing.reference.placement.scenario import Json, PlacementScenario
 
-_RESOURCES: Mapping[str, Resource] = {each.value.split("/")[-1]: each for each in Resource}
+_RESOURCES: Mapping[str, EventResource] = {each.value.split("/")[-1]: each for each in EventResource}
 
 
 class AskingQueue(Queue):
     """A queue that also asks every hint of each event before the event takes effect, as the recordings do."""
 
-    def __init__(self, cluster: Cluster, profiles: Mapping[str, QueueProfile], limits: QueueLimits) -> None:
+    def __init__(self, cluster: PlacementCluster, profiles: Mapping[str, QueueProfile], limits: QueueLimits) -> None:
         super().__init__(cluster, profiles, limits)
         self.said: dict[str, dict[str, dict[str, Hint]]] = {}
         """What the hints said, by event, pod and plugin."""
@@ -38,7 +38,7 @@ class AskingQueue(Queue):
         new: Any,
         now_ms: UnixMs,
         *,
-        only: Callable[[Pod], bool] | None = None,
+        only: Callable[[PodInfo], bool] | None = None,
     ) -> list[Move]:
         """Ask, then do."""
         said = self.hints(event, old, new)
@@ -48,7 +48,7 @@ class AskingQueue(Queue):
             self.said.setdefault(event.label, {}).update(said)
         return super().notify(event, old, new, now_ms, only=only)
 
-    def update(self, old: Pod, new: Pod, now_ms: UnixMs) -> list[Move]:
+    def update(self, old: PodInfo, new: PodInfo, now_ms: UnixMs) -> list[Move]:
         """Ask for the pod alone, then do."""
         for event in pod_updates(old, new):
             said = self.hints(event, old, new).get(new.key)
@@ -57,17 +57,17 @@ class AskingQueue(Queue):
         return super().update(old, new, now_ms)
 
 
-class Changes:
+class ScenarioChanges:
     """The steps of a run. `second` is the clock, in seconds since the start."""
 
     def __init__(self, scenario: PlacementScenario) -> None:
         self._scenario = scenario
-        self.objects = Objects()
+        self.objects = ScenarioObjects()
         self.second = 0
         self.steps: list[Json] = []
         self._queue: AskingQueue | None = None
         self._deletions: list[tuple[int, str]] = []
-        self._assumed: dict[str, Pod] = {}
+        self._assumed: dict[str, PodInfo] = {}
         for manifest in scenario.objects:
             self.objects.put(manifest)
         self._there_before = {pod.key: None for pod in self.objects.cluster.pods.values() if pod.node_name}

@@ -11,7 +11,7 @@ import msgspec
 
 from headgate.core.kubernetes.conditions import rfc3339
 from headgate.core.kubernetes.quantities import QuantityError
-from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.objects.devices import DeviceClass
 from headgate.core.placement.objects.metadata import read
 from headgate.core.placement.objects.nodes import NodeObject
@@ -21,7 +21,7 @@ from headgate.core.placement.objects.owners import (
     ReplicaSet,
     ReplicationController,
     Service,
-    StatefulSet,
+    StatefulSetObject,
 )
 from headgate.core.placement.objects.storage import (
     CsiDriver,
@@ -41,7 +41,7 @@ KINDS: Final[Mapping[str, type]] = {
     "Service": Service,
     "ReplicationController": ReplicationController,
     "ReplicaSet": ReplicaSet,
-    "StatefulSet": StatefulSet,
+    "StatefulSet": StatefulSetObject,
     "PodDisruptionBudget": PodDisruptionBudget,
     "PersistentVolumeClaim": PersistentVolumeClaim,
     "PersistentVolume": PersistentVolume,
@@ -57,11 +57,11 @@ KINDS: Final[Mapping[str, type]] = {
 _TARGET: Final = "DisruptionTarget"
 
 
-class Objects:
+class ScenarioObjects:
     """The manifests by kind and `namespace/name`, and the cluster."""
 
     def __init__(self) -> None:
-        self.cluster = Cluster()
+        self.cluster = PlacementCluster()
         self._manifests: dict[tuple[str, str], Json] = {}
 
     def get(self, kind: str, key: str) -> Json | None:

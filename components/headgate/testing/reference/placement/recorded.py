@@ -13,7 +13,7 @@ from headgate.core.placement.framework.runtime import Framework
 from headgate.core.placement.plugins.registry import REGISTRY
 from headgate.core.placement.scan import NodeOrder
 from headgate.events.ids import UnixMs
-from headgate.testing.reference.placement.objects import Objects
+from headgate.testing.reference.placement.objects import ScenarioObjects
 from headgate.testing.reference.placement.scenario import Json, PlacementScenario, ScriptAction
 from headgate.testing.reference.placement.telling import told_attempt
 
@@ -24,7 +24,7 @@ class Following:
     def __init__(self, scenario: PlacementScenario, steps: list[Json]) -> None:
         self._scenario = scenario
         self._steps = steps
-        self.objects = Objects()
+        self.objects = ScenarioObjects()
         self.profiles: Profiles = read_profiles(scenario.config, REGISTRY)
         self._frameworks = {
             name: Framework(profile, self.objects.cluster) for name, profile in self.profiles.by_name.items()
@@ -77,7 +77,7 @@ class Following:
                 pass
 
 
-def apply_action(objects: Objects, action: ScriptAction) -> bool:
+def apply_action(objects: ScenarioObjects, action: ScriptAction) -> bool:
     """An action of a script; False if it changed nothing."""
     match action.op:
         case "create":

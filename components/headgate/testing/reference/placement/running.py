@@ -9,9 +9,9 @@ is to be tried, the clock jumps to the next second at which something is due. Pu
 from typing import Final
 
 from headgate.core.config.fields import ConfigurationError
-from headgate.core.placement.attempt import Attempt, attempt
+from headgate.core.placement.attempt import PlacementAttempt, attempt
 from headgate.core.placement.configuration.profiles import read_profiles
-from headgate.core.placement.framework.plugin import Write
+from headgate.core.placement.framework.plugin import ObjectWrite
 from headgate.core.placement.framework.runtime import Framework
 from headgate.core.placement.framework.status import Code
 from headgate.core.placement.plugins.registry import REGISTRY
@@ -20,7 +20,7 @@ from headgate.core.placement.queue_entry import Place, QueuedPod, QueueLimits
 from headgate.core.placement.queue_hints import queue_profile
 from headgate.core.placement.scan import NodeOrder
 from headgate.core.plan.reading import PlanInputError
-from headgate.testing.reference.placement.changes import AskingQueue, Changes
+from headgate.testing.reference.placement.changes import AskingQueue, ScenarioChanges
 from headgate.testing.reference.placement.objects import merge_patched
 from headgate.testing.reference.placement.scenario import Json, PlacementScenario
 from headgate.testing.reference.placement.telling import told_attempt, told_profiles
@@ -36,7 +36,7 @@ class Run:
     def __init__(self, scenario: PlacementScenario) -> None:
         self._scenario = scenario
         self.profiles = read_profiles(scenario.config, REGISTRY)
-        self._changes = Changes(scenario)
+        self._changes = ScenarioChanges(scenario)
         cluster = self._changes.objects.cluster
         self._frameworks = {name: Framework(profile, cluster) for name, profile in self.profiles.by_name.items()}
         limits = QueueLimits(
@@ -113,7 +113,7 @@ class Run:
             self._leave(popped, made, told)
         return True
 
-    def _place(self, framework: Framework, popped: Popped, made: Attempt, told: Json) -> None:
+    def _place(self, framework: Framework, popped: Popped, made: PlacementAttempt, told: Json) -> None:
         pod, node = popped.queued.pod, framework.cluster.node(made.node)
         assert node is not None, f"{made.node} is gone"
         reserved = framework.binding.reserve(made.cycle, node)
@@ -133,14 +133,14 @@ class Run:
         assert left.status.is_success, f"{pod.key}: {left.status.message}"
         self._changes.bind(pod.key, made.node)
 
-    def _write(self, write: Write) -> None:
+    def _write(self, write: ObjectWrite) -> None:
         """What an object is to have before the pod is bound is written, and answered."""
         manifest = merge_patched(self._changes.objects.get(write.kind, write.key) or {}, write.patch)
         self._changes.write(manifest)
         for answer in answers(self._changes.objects, manifest):
             self._changes.write(answer)
 
-    def _leave(self, popped: Popped, made: Attempt, told: Json) -> None:
+    def _leave(self, popped: Popped, made: PlacementAttempt, told: Json) -> None:
         queued = popped.queued
         now_ms = self._changes.now_ms
         pending = tuple(status.plugin for status, _ in made.verdicts.counts() if status.code == Code.PENDING)

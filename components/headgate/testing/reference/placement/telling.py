@@ -6,12 +6,13 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from headgate.core.placement.attempt import Attempt
+from headgate.core.placement.arrays import Ints, Rows
+from headgate.core.placement.attempt import PlacementAttempt
 from headgate.core.placement.configuration.profiles import Profile, Profiles
 from headgate.core.placement.framework.candidates import PreemptionDetails
-from headgate.core.placement.framework.plugin import Ints, PostFiltered, Rows
+from headgate.core.placement.framework.plugin import PostFiltered
 from headgate.core.placement.framework.runtime import Scored
-from headgate.core.placement.framework.status import Status
+from headgate.core.placement.framework.status import PluginStatus
 from headgate.testing.reference.placement.scenario import Json
 
 WITH_ARGUMENTS: Final = (
@@ -59,7 +60,7 @@ def _is_empty(value: Any) -> bool:
     return value is None or value in ("", [], (), {})
 
 
-def told_attempt(attempt: Attempt, profile: str, number: int, source: str) -> Json:
+def told_attempt(attempt: PlacementAttempt, profile: str, number: int, source: str) -> Json:
     """An attempt. `number` is the how-manieth of the pod, `source` which queue it came from."""
     pod = attempt.cycle.pod
     told: Json = {"pod": pod.key, "profile": profile, "n": number, "from": source}
@@ -80,7 +81,7 @@ def told_attempt(attempt: Attempt, profile: str, number: int, source: str) -> Js
     return told
 
 
-def _told_prefilter(attempt: Attempt) -> Json:
+def _told_prefilter(attempt: PlacementAttempt) -> Json:
     told: Json = {"skip": sorted(attempt.cycle.skipped_filters)}
     if attempt.pre_filtered.nodes is not None:
         told["nodes"] = sorted(attempt.pre_filtered.nodes)
@@ -90,7 +91,7 @@ def _told_prefilter(attempt: Attempt) -> Json:
     return told
 
 
-def _told_filters(attempt: Attempt) -> Json:
+def _told_filters(attempt: PlacementAttempt) -> Json:
     told: Json = {}
     rejections = attempt.verdicts.rejections()
     if rejections:
@@ -103,7 +104,9 @@ def _told_filters(attempt: Attempt) -> Json:
     return told
 
 
-def _said_alone(attempt: Attempt, rejections: Mapping[str, Status]) -> Iterable[tuple[str, Status]]:
+def _said_alone(
+    attempt: PlacementAttempt, rejections: Mapping[str, PluginStatus]
+) -> Iterable[tuple[str, PluginStatus]]:
     """What each other filter says of each node that was to be looked at, asked alone and without nominated pods."""
     cycle = attempt.cycle
     if attempt.path in ("prefilter", "nominated"):
@@ -120,7 +123,7 @@ def _said_alone(attempt: Attempt, rejections: Mapping[str, Status]) -> Iterable[
                     yield node.name, status
 
 
-def _grouped(statuses: Iterable[tuple[str, Status]]) -> list[Json]:
+def _grouped(statuses: Iterable[tuple[str, PluginStatus]]) -> list[Json]:
     groups: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for node, status in statuses:
         groups.setdefault((status.plugin, status.code.label, status.reasons), []).append(node)
@@ -130,7 +133,7 @@ def _grouped(statuses: Iterable[tuple[str, Status]]) -> list[Json]:
     ]
 
 
-def _told_scores(attempt: Attempt) -> Json:
+def _told_scores(attempt: PlacementAttempt) -> Json:
     if attempt.path != "scored" or attempt.scored is None:
         return {}
     told: Json = {}
@@ -181,5 +184,5 @@ def _told_postfilter(answer: PostFiltered) -> Json:
     return told
 
 
-def _names(attempt: Attempt, rows: Rows) -> list[str]:
+def _names(attempt: PlacementAttempt, rows: Rows) -> list[str]:
     return [attempt.cycle.cluster.name_of(row) for row in rows.tolist()]

@@ -7,14 +7,14 @@ volume of its own, named `pvc-<uid>`, in the zone of that node.
 
 from typing import Final
 
-from headgate.testing.reference.placement.objects import Objects, merge_patched
+from headgate.testing.reference.placement.objects import ScenarioObjects, merge_patched
 from headgate.testing.reference.placement.scenario import Json
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _ZONE: Final = "topology.kubernetes.io/zone"
 
 
-def answers(objects: Objects, written: Json) -> list[Json]:
+def answers(objects: ScenarioObjects, written: Json) -> list[Json]:
     """What is written in answer to an object, in full and in order."""
     match written["kind"]:
         case "PersistentVolume":
@@ -25,7 +25,7 @@ def answers(objects: Objects, written: Json) -> list[Json]:
             return []
 
 
-def _bound(objects: Objects, volume: Json) -> list[Json]:
+def _bound(objects: ScenarioObjects, volume: Json) -> list[Json]:
     claim_ref = volume["spec"].get("claimRef")
     if claim_ref is None or volume.get("status", {}).get("phase") == "Bound":
         return []
@@ -36,7 +36,7 @@ def _bound(objects: Objects, volume: Json) -> list[Json]:
     return [bound, _claim_of(claim, bound)]
 
 
-def _provisioned(objects: Objects, claim: Json) -> list[Json]:
+def _provisioned(objects: ScenarioObjects, claim: Json) -> list[Json]:
     node = objects.get("Node", claim["metadata"].get("annotations", {}).get(SELECTED_NODE, ""))
     storage_class = objects.get("StorageClass", claim["spec"].get("storageClassName", ""))
     if node is None or storage_class is None or claim["spec"].get("volumeName"):
