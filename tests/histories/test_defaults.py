@@ -29,6 +29,12 @@ REQUIRED: dict[type, dict[str, str]] = {
 }
 """The fields that parts of a configuration cannot be without."""
 
+ADDED: dict[type, set[str]] = {
+    contract.Configuration: {"metrics"},
+    contract.IntegrationsConfiguration: {"label_keys_to_copy"},
+}
+"""The fields that came later, and are recorded only where a file asks for something by them."""
+
 Flip = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -135,21 +141,36 @@ def test_every_gate_that_a_decision_reads_is_recorded_and_has_a_value_for_logs_w
 
 
 def test_a_configuration_is_recorded_whole() -> None:
-    """Every field is there, also where it is what it would mean if it were missing."""
+    """Every field is there, also where it is what it would mean if it were missing, but those of `ADDED`."""
     event = ConfigurationObserved(
         configuration=contract.Configuration(fair_sharing=contract.FairSharingConfiguration())
     )
     recorded = json.loads(encode_event(event))["configuration"]
-    assert recorded.keys() == set(contract.Configuration.__struct_fields__)
+    assert recorded.keys() == set(contract.Configuration.__struct_fields__) - ADDED[contract.Configuration]
+    integrations = set(contract.IntegrationsConfiguration.__struct_fields__)
+    assert recorded["integrations"].keys() == integrations - ADDED[contract.IntegrationsConfiguration]
     assert recorded["fair_sharing"].keys() == set(contract.FairSharingConfiguration.__struct_fields__)
     assert recorded["resources"].keys() == set(contract.ResourcesConfiguration.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"metrics": {"customLabels": []}}, {"integrations": {"frameworks": ["pod"], "labelKeysToCopy": []}}],
+)
+def test_what_earlier_versions_do_not_know_is_recorded_only_when_it_is_asked_for(asked: dict[str, Any]) -> None:
+    """An earlier version that goes on with the log reads the event and writes it again to the byte."""
+    gates = {"CustomMetricLabels": True}
+    file = {"apiVersion": reading.V1BETA2, "kind": "Configuration", "featureGates": gates, **asked}
+    recorded = json.loads(encode_event(ConfigurationObserved(configuration=reading.read_configuration(file))))
+    assert not recorded["configuration"].keys() & ADDED[contract.Configuration]
+    assert not recorded["configuration"]["integrations"].keys() & ADDED[contract.IntegrationsConfiguration]
 
 
 def test_what_a_missing_field_means_never_changes() -> None:
     """
     Earlier versions recorded only what differed from this.
 
-    A new field is added to the file with the value with which earlier versions decided. To change what a file
+    A new field is UNSET, so that it is not in the file: earlier versions decided without it. To change what a file
     that leaves a field out means, change `headgate.core.config.reader.DEFAULTS`.
     """
     fields = {

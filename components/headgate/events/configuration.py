@@ -9,6 +9,7 @@ in either API version; fields are named as in v1beta2, durations are millisecond
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from headgate.events.objects import LabelSelector
 
@@ -20,6 +21,9 @@ class ConfigurationBranch(msgspec.Struct, frozen=True, kw_only=True):
     It is written whole. Earlier versions left out what was equal to a default here, so the defaults define the meaning
     of a field that is missing in the log, and never change. The meaning of a field that is missing in a file is in
     `headgate.core.config.reader.DEFAULTS`.
+
+    A field that a later version adds is UNSET, and so not written, while a file asks for nothing that earlier versions
+    do not know: what they read and write again is then the same to the byte. "Nothing" is no default that could change.
     """
 
 
@@ -76,11 +80,11 @@ class IntegrationsConfiguration(ConfigurationBranch, frozen=True):
     """
     `integrations`: the kinds of jobs that the cell runs, by Kueue's names.
 
-    `label_keys_to_copy`: the labels of a job that its Workload is created with.
+    `label_keys_to_copy`: the labels of a job that its Workload is created with, UNSET for none.
     """
 
     frameworks: tuple[str, ...] = ("batch/job",)
-    label_keys_to_copy: tuple[str, ...] = ()
+    label_keys_to_copy: tuple[str, ...] | UnsetType = UNSET
 
 
 SourceKind = Literal["ClusterQueue", "Cohort", "LocalQueue", "Workload"]
@@ -102,7 +106,7 @@ class CustomMetricLabel(ConfigurationBranch, frozen=True):
 
 
 class MetricsConfiguration(ConfigurationBranch, frozen=True):
-    """`metrics`. The custom labels are empty while the gate CustomMetricLabels is off."""
+    """`metrics`, where there are custom labels and the gate CustomMetricLabels is on."""
 
     custom_labels: tuple[CustomMetricLabel, ...] = ()
 
@@ -139,7 +143,12 @@ class Configuration(ConfigurationBranch, frozen=True):
     object_retention_policies: RetentionPolicies = RetentionPolicies()
     managed_jobs_namespace_selector: LabelSelector | None = None
     integrations: IntegrationsConfiguration = IntegrationsConfiguration()
-    metrics: MetricsConfiguration = MetricsConfiguration()
+    metrics: MetricsConfiguration | UnsetType = UNSET
     preemption_waits: bool = False
     wake_policy: WakePolicyName = "Bounded"
     manage_jobs_without_queue_name: bool = False
+
+    @property
+    def custom_labels(self) -> tuple[CustomMetricLabel, ...]:
+        """The labels and annotations of objects that metrics show."""
+        return () if self.metrics is UNSET else self.metrics.custom_labels

@@ -32,7 +32,7 @@ def test_a_label_is_read_with_its_source_and_its_values() -> None:
         {"name": "cost_center", "sourceAnnotationKey": "cost", "sourceKind": "LocalQueue", "trackedValues": ["a"]},
         {"name": "tier", "sourceKind": "Workload", "trackedValues": ["", "gold"]},
     )
-    assert found.metrics.custom_labels == (
+    assert found.custom_labels == (
         CustomMetricLabel(name="team"),
         CustomMetricLabel(name="unit", source_label_key="example.com/unit", source_kind="Cohort"),
         CustomMetricLabel(
@@ -44,7 +44,7 @@ def test_a_label_is_read_with_its_source_and_its_values() -> None:
 
 def test_without_their_gate_they_have_no_effect() -> None:
     """They are validated nevertheless."""
-    assert read({"name": "team"}, is_on=False).metrics.custom_labels == ()
+    assert read({"name": "team"}, is_on=False).custom_labels == ()
     with pytest.raises(ConfigurationError, match="is no name"):
         read({"name": "1team"}, is_on=False)
 
@@ -57,7 +57,7 @@ def test_as_many_are_taken_as_kueue_takes() -> None:
         *labels("co", 6, sourceKind="Cohort"),
         *labels("wl", 2, sourceKind="Workload", trackedValues=values(12)),
     ]
-    assert len(read(*many).metrics.custom_labels) == 20
+    assert len(read(*many).custom_labels) == 20
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_kueue_refuses_is_refused_with_its_field(given: list[Json], field: 
 
 def test_v1beta1_has_labels_of_cluster_queues_alone() -> None:
     """Its other fields are no fields there."""
-    assert read({"name": "team"}, version="v1beta1").metrics.custom_labels == (CustomMetricLabel(name="team"),)
+    assert read({"name": "team"}, version="v1beta1").custom_labels == (CustomMetricLabel(name="team"),)
     for field in ({"sourceKind": "Cohort"}, {"trackedValues": ["a"]}):
         with pytest.raises(ConfigurationError, match="no such field"):
             read({"name": "team", **field}, version="v1beta1")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -153,7 +154,7 @@ def test_the_labels_to_copy_are_read_in_both_versions() -> None:
     for version in (OLD, NEW):
         found = read(version, integrations={"labelKeysToCopy": ["team", "example.com/cost", "team", "no key"]})
         assert found.integrations.label_keys_to_copy == ("team", "example.com/cost", "no key")
-    assert read().integrations.label_keys_to_copy == ()
+    assert read().integrations.label_keys_to_copy is msgspec.UNSET
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {

@@ -40,7 +40,7 @@ async def racks(deployment: Deployment, team: str, sizes: Mapping[int, int], **q
     """
     A queue of 64 CPU whose only flavor is so many nodes in each rack, all Ready, for as long as the block runs.
 
-    `queue` is added to the spec of its ClusterQueue.
+    `queue` is added to the spec of its ClusterQueue. A cell that is started within the block knows all nodes as Ready.
     """
     nodes = [node(team, rack, number) for rack, size in sizes.items() for number in range(size)]
     levels = [{"nodeLabel": RACK}, {"nodeLabel": HOST}]

@@ -50,7 +50,7 @@ async def test_a_plain_pod_runs_on_the_host_that_it_was_assigned_to(deployment: 
     """Both of its gates go, with the host as its node selector; it runs to its end and loses its finalizer."""
     team = deployment.fresh("pods")
     with configured(integrations=FRAMEWORKS) as bridge:
-        async with deployment.cell(team, bridge=bridge), racks(deployment, team, {0: 1}):
+        async with racks(deployment, team, {0: 1}), deployment.cell(team, bridge=bridge):
             await deployment.apply(gated(team, plain(team, "one", run_ms=500), podset_required_topology=RACK))
             workload = await workload_of(deployment, team, has("Finished", reason="Succeeded"))
             assert workload["spec"]["podSets"][0]["topologyRequest"]["required"] == RACK
@@ -63,7 +63,7 @@ async def test_the_pods_of_a_group_are_in_one_rack_by_their_index(deployment: De
     """Twelve pods of half a CPU, made in another order: only the second rack has room. A host gets adjacent ranks."""
     team = deployment.fresh("pods")
     with configured(integrations=FRAMEWORKS) as bridge:
-        async with deployment.cell(team, bridge=bridge), racks(deployment, team, {0: 1, 1: 2}):
+        async with racks(deployment, team, {0: 1, 1: 2}), deployment.cell(team, bridge=bridge):
             for number in (5, 11, 0, 7, 3, 9, 1, 10, 2, 8, 4, 6):
                 await deployment.client.create(PODS, member(team, number, 12, run_ms=FOR_EVER_MS), team)
             workload = await workload_of(deployment, team, has("Admitted"))
@@ -78,7 +78,7 @@ async def test_an_evicted_group_frees_its_rack_for_its_replacements(deployment: 
     """The rack has room for one group: the pods that replace the evicted ones get the places that those have left."""
     team = deployment.fresh("pods")
     with configured(integrations=FRAMEWORKS) as bridge:
-        async with deployment.cell(team, bridge=bridge), racks(deployment, team, {0: 1}):
+        async with racks(deployment, team, {0: 1}), deployment.cell(team, bridge=bridge):
             first = [member(team, number, 8, run_ms=FOR_EVER_MS) for number in range(8)]
             for each in first:
                 await deployment.client.create(PODS, each, team)

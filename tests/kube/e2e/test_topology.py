@@ -50,7 +50,7 @@ async def test_a_gang_lands_in_one_rack_by_rank_and_moves_when_nodes_fail(deploy
     When another one is lost there is none left: the workload is evicted, queued again, and lands in the other rack.
     """
     team = deployment.fresh("gang")
-    async with deployment.cell(team), racks(deployment, team, {0: 9, 1: 10}):
+    async with racks(deployment, team, {0: 9, 1: 10}), deployment.cell(team):
         await deployment.apply(gang(team, 64))
         before = await landed(deployment, team, 64)
         workload = await workload_of(deployment, team, has("Admitted"))
@@ -97,7 +97,7 @@ async def test_a_gang_lands_in_one_rack_by_rank_and_moves_when_nodes_fail(deploy
 async def test_pods_that_wait_for_a_node_that_will_not_take_them_are_sent_to_another(deployment: Deployment) -> None:
     """They are pinned to it and not bound; they are failed with Kueue's condition, and their Job creates them again."""
     team = deployment.fresh("gang")
-    async with deployment.cell(team), racks(deployment, team, {0: 2}):
+    async with racks(deployment, team, {0: 2}), deployment.cell(team):
         await deployment.apply(gang(team, 8, schedulerName="nobody"))
 
         # The cell may know the other node first.

@@ -92,7 +92,7 @@ async def test_a_leader_and_its_workers_are_in_one_rack_by_rank(deployment: Depl
     """
     team = deployment.fresh("gang")
     group = {"podIndexLabel": WORKER, "podSetGroupName": "ring"}
-    async with deployment.cell(team), racks(deployment, team, {0: 8, 1: 9}):
+    async with racks(deployment, team, {0: 8, 1: 9}), deployment.cell(team):
         leader = pod_set(team, "leader", 1, "2", **group)
         await deployment.apply(ring(team, leader, pod_set(team, "workers", 63, "500m", **group)))
         workload = await becomes(deployment, WORKLOADS, "ring", team, has("Admitted"))
@@ -115,7 +115,7 @@ async def test_pods_of_several_jobs_are_placed_by_job_and_index(deployment: Depl
     """Four replicated jobs of four pods of 1 CPU each, as of a JobSet: one job to a node, whichever pod comes first."""
     team = deployment.fresh("gang")
     ranks = {"podIndexLabel": INDEX, "subGroupIndexLabel": JOB, "subGroupCount": 4}
-    async with deployment.cell(team), racks(deployment, team, {0: 3, 1: 4}):
+    async with racks(deployment, team, {0: 3, 1: 4}), deployment.cell(team):
         await deployment.apply(ring(team, pod_set(team, "workers", 16, "1", **ranks)))
         workload = await becomes(deployment, WORKLOADS, "ring", team, has("Admitted"))
         places = [(number, index) for number in range(4) for index in range(4)]
@@ -130,7 +130,7 @@ async def test_a_job_gives_way_for_a_rack_though_there_is_quota(deployment: Depl
     """Two of lower priority use half of the quota and a part of both racks: the later one gives its rack away."""
     team = deployment.fresh("gang")
     preemption = {"withinClusterQueue": "LowerPriority"}
-    async with deployment.cell(team), racks(deployment, team, {0: 2, 1: 3}, preemption=preemption):
+    async with racks(deployment, team, {0: 2, 1: 3}, preemption=preemption), deployment.cell(team):
         await deployment.apply(priority(f"{team}-high", 1000), gang(team, 4, "first", cpu="2"))
         assert {node.rpartition("-")[0] for node in await landed(deployment, team, 4, "first")} == {f"{team}-0"}
         await deployment.apply(gang(team, 2, "second", cpu="2"))
@@ -212,7 +212,7 @@ async def test_an_upgrade_that_drains_20_nodes_one_after_another_loses_nothing(d
     """
     team = deployment.fresh("upgrade")
     jobs = [f"train-{number}" for number in range(10)]
-    async with deployment.cell(team) as cell, racks(deployment, team, {0: 8, 1: 8, 2: 8}):
+    async with racks(deployment, team, {0: 8, 1: 8, 2: 8}), deployment.cell(team) as cell:
         await deployment.apply(*[gang(team, 4, name=name, cpu="2", run_ms=4_000) for name in jobs])
         await until(lambda: cell.holds(lambda state: len(state.index.topology_usage_of) == 8))
         cordoned: list[str] = []

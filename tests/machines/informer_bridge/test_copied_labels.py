@@ -122,7 +122,7 @@ def document(configuration: Configuration) -> bytes:
     """The file of a configuration that copies labels."""
     integrations = {
         "frameworks": list(configuration.integrations.frameworks),
-        "labelKeysToCopy": list(configuration.integrations.label_keys_to_copy),
+        "labelKeysToCopy": list(configuration.integrations.label_keys_to_copy or ()),
     }
     kind = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
     return msgspec.json.encode({**kind, "integrations": integrations})

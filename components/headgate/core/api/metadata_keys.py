@@ -35,7 +35,7 @@ def label_key_of(label: CustomMetricLabel) -> str:
 
 def shown(configuration: Configuration, kind: SourceKind) -> MetadataKeys:
     """What metrics show of the objects of a kind."""
-    labels = [each for each in configuration.metrics.custom_labels if each.source_kind == kind]
+    labels = [each for each in configuration.custom_labels if each.source_kind == kind]
     return MetadataKeys(
         labels=_once(*map(label_key_of, labels)), annotations=_once(*(each.source_annotation_key for each in labels))
     )
@@ -44,7 +44,7 @@ def shown(configuration: Configuration, kind: SourceKind) -> MetadataKeys:
 def copied(configuration: Configuration) -> MetadataKeys:
     """What a Workload gets from its job (Kueue's getLabelsAndAnnotationsToCopy)."""
     of_workloads = shown(configuration, "Workload")
-    labels = _once(*configuration.integrations.label_keys_to_copy, *of_workloads.labels)
+    labels = _once(*(configuration.integrations.label_keys_to_copy or ()), *of_workloads.labels)
     return MetadataKeys(labels=labels, annotations=of_workloads.annotations)
 
 

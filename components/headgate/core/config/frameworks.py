@@ -10,6 +10,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from msgspec import UNSET
+
 from headgate.core.config.fields import ConfigurationError, Fields, nearest
 from headgate.core.config.gate_effects import SPARK_APPLICATIONS
 from headgate.events.configuration import IntegrationsConfiguration
@@ -76,7 +78,7 @@ def read_integrations(section: Fields, flags: Mapping[str, bool], *, is_old: boo
     label_keys = tuple(dict.fromkeys(section.texts("labelKeysToCopy")))
     section.ignore(*(("podOptions",) if is_old else ()))
     section.done()
-    return IntegrationsConfiguration(frameworks=frameworks or (JOB_FRAMEWORK,), label_keys_to_copy=label_keys)
+    return IntegrationsConfiguration(frameworks=frameworks or (JOB_FRAMEWORK,), label_keys_to_copy=label_keys or UNSET)
 
 
 def _check(at: str, framework: str) -> None:

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, cast, get_args
 
+from msgspec import UNSET, UnsetType
+
 from headgate.core.config.fields import ConfigurationError, Fields
 from headgate.core.kubernetes.label_syntax import why_no_label_key
 from headgate.events.configuration import CustomMetricLabel, MetricsConfiguration, SourceKind
@@ -26,10 +28,10 @@ WORKLOAD_VALUES_MAX: Final = 12
 _NAME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 
 
-def read_metrics(section: Fields | None, *, is_old: bool) -> MetricsConfiguration:
-    """The section of a file. Raises ConfigurationError."""
+def read_metrics(section: Fields | None, *, is_old: bool) -> MetricsConfiguration | UnsetType:
+    """The section of a file, UNSET without custom labels. Raises ConfigurationError."""
     if section is None:
-        return MetricsConfiguration()
+        return UNSET
     labels: list[CustomMetricLabel] = []
     for entry in section.sections("customLabels"):
         labels.append(_label(entry, [each.name for each in labels], is_old=is_old))
@@ -37,7 +39,7 @@ def read_metrics(section: Fields | None, *, is_old: bool) -> MetricsConfiguratio
     section.flag("enableClusterQueueResources")
     section.ignore("bindAddress", "localQueueMetrics")
     section.done()
-    return MetricsConfiguration(custom_labels=tuple(labels))
+    return MetricsConfiguration(custom_labels=tuple(labels)) if labels else UNSET
 
 
 def _label(entry: Fields, names: list[str], *, is_old: bool) -> CustomMetricLabel:

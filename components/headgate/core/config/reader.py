@@ -23,7 +23,6 @@ from headgate.events.configuration import (
     Configuration,
     FairSharingConfiguration,
     IntegrationsConfiguration,
-    MetricsConfiguration,
     RequeuingStrategy,
     ResourcesConfiguration,
     ResourceTransformation,
@@ -173,7 +172,7 @@ def _by_gates(read: Configuration) -> Configuration:
         resources = msgspec.structs.replace(read.resources, quota_check_strategy="")
         read = msgspec.structs.replace(read, resources=resources)
     if not feature_gates.enabled(read, feature_gates.CUSTOM_METRIC_LABELS):
-        read = msgspec.structs.replace(read, metrics=MetricsConfiguration())
+        read = msgspec.structs.replace(read, metrics=msgspec.UNSET)
     return read
 
 

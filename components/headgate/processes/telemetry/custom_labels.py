@@ -36,7 +36,7 @@ class Labelled(Protocol):
 
 def labels_of(configuration: Configuration, kind: SourceKind) -> list[CustomMetricLabel]:
     """The custom labels of a kind of objects."""
-    return [each for each in configuration.metrics.custom_labels if each.source_kind == kind]
+    return [each for each in configuration.custom_labels if each.source_kind == kind]
 
 
 def names_of(configuration: Configuration, metric: str) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def custom(state: State, metric: str, named: Mapping[str, str]) -> dict[str, str
 
     Those of Workloads are left out: no label names one.
     """
-    if not state.configuration.metrics.custom_labels:
+    if not state.configuration.custom_labels:
         return {}
     found: dict[str, str] = {}
     for kind in sources_of(metric):

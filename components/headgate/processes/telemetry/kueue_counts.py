@@ -70,7 +70,7 @@ class KueueCounts:
         """Count the events of a commit; it is already folded into the state."""
         commit = logged.commit
         self._document = state.configuration_document
-        if state.configuration.metrics.custom_labels != self._labels:
+        if state.configuration.custom_labels != self._labels:
             self._relabel(state.configuration)
         _remember(self._times, Seq(logged.seq), commit.time_ms)
         for event in commit.events:
@@ -112,7 +112,7 @@ class KueueCounts:
 
         So they are after a restart of Kueue, which reads another configuration only then.
         """
-        self._labels = configuration.metrics.custom_labels
+        self._labels = configuration.custom_labels
         for name, counter in self._counters.items():
             counter.relabel((*CATALOGUE[name].labels, *names_of(configuration, name)))
         for histogram in self._histograms.values():
