@@ -45,6 +45,8 @@ def values(hint: object) -> st.SearchStrategy[typing.Any]:
         return st.integers(-1000, 1000).map(lambda n: n + 0.5)
     if hint is bool:
         return st.booleans()
+    if hint is msgspec.UnsetType:
+        return st.just(msgspec.UNSET)
     if hint is type(None):
         return st.none()
     if origin is typing.Literal:
