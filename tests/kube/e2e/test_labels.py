@@ -84,7 +84,9 @@ async def test_labels_go_from_jobs_to_their_workloads_and_a_changed_file_names_o
             parts["integrations"]["labelKeysToCopy"] = ["team", "cost"]
             header = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
             rewrite(bridge.configuration, {**header, **parts})
-            await until(lambda: cell.holds(lambda state: len(state.configuration.integrations.label_keys_to_copy or ()) == 2))
+            await until(
+                lambda: cell.holds(lambda state: len(state.configuration.integrations.label_keys_to_copy or ()) == 2)
+            )
             await deployment.merge(PODS, "b", team, {"metadata": {"labels": {"team": "red"}}})
             assert own(await named(deployment, team, "gang")) == {"team": "red", "cost": "7"}
 
