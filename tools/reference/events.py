@@ -55,13 +55,12 @@ def _fields(schema: Json) -> str:
     for name, field in schema.get("properties", {}).items():
         if name == "type" and len(field.get("enum", ())) == 1:
             continue
-        default = "required" if name in required else code(_shown(field.get("default")))
-        rows.append((code(name), _type(field), default))
+        rows.append((code(name), _type(field), "required" if name in required else _default(field)))
     return table(("field", "type", "default"), rows) if rows else "It has no fields."
 
 
-def _shown(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+def _default(field: Json) -> str:
+    return code(msgspec.json.encode(field["default"]).decode()) if "default" in field else "none"
 
 
 def _type(schema: Json) -> str:

@@ -80,7 +80,7 @@ class IntegrationsConfiguration(ConfigurationBranch, frozen=True):
     """
     `integrations`: the kinds of jobs that the cell runs, by Kueue's names.
 
-    `label_keys_to_copy`: the labels of a job that its Workload is created with, UNSET for none.
+    `label_keys_to_copy`: the labels of a job that its Workload is created with, left out for none.
     """
 
     frameworks: tuple[str, ...] = ("batch/job",)
