@@ -23,7 +23,7 @@ from headgate.core.placement.queue_entry import QueueLimits, backoff_ms
 from headgate.core.placement.queue_events import UNSCHEDULABLE_TIMEOUT, EventRegistration
 from headgate.core.placement.queue_hints import QueueProfile
 from headgate.events.ids import UnixMs
-from headgate.testing.reference.placement.objects import KINDS, ScenarioObjects
+from headgate.testing.reference.placement.objects import ScenarioObjects, key_of
 from headgate.testing.reference.placement.recorded import apply_action
 from headgate.testing.reference.placement.scenario import PlacementScenario, read_placement_scenario
 
@@ -150,13 +150,12 @@ class Replay:
                     return [Noticed(UNSCHEDULABLE_TIMEOUT, self.queue.flush_unschedulable(now_ms))]
                 manifest = action.object
                 kind = action.kind or manifest["kind"]
-                metadata = manifest.get("metadata", {})
-                key = action.name or f"{metadata.get('namespace', '')}/{metadata['name']}".removeprefix("/")
+                key = action.name or key_of(manifest)
                 return self.changed(kind, key, lambda: apply_action(objects, action), now_ms)
             case "object":
-                metadata = step["object"]["metadata"]
-                key = f"{metadata.get('namespace', '')}/{metadata['name']}".removeprefix("/")
-                return self.changed(step["object"]["kind"], key, lambda: objects.put(step["object"]), now_ms)
+                return self.changed(
+                    step["object"]["kind"], key_of(step["object"]), lambda: objects.put(step["object"]), now_ms
+                )
             case "bound":
                 return self.changed("Pod", step["pod"], lambda: objects.bind(step["pod"], step["node"], now_ms), now_ms)
             case "terminating":
@@ -171,9 +170,9 @@ class Replay:
                 raise AssertionError(other)
 
     def changed(self, kind: str, key: str, change: Any, now_ms: UnixMs) -> list[Noticed]:
-        before = self.seen(kind, key)
+        before = self.objects.seen(kind, key)
         change()
-        after = self.seen(kind, key)
+        after = self.objects.seen(kind, key)
         match kind:
             case "Pod":
                 assumed = before if key in self.binding else None
@@ -185,17 +184,6 @@ class Replay:
             case _:
                 resource = next((each for each in EventResource if each.value.split("/")[-1] == kind), None)
                 return object_changed(self.queue, resource, before, after, now_ms) if resource is not None else []
-
-    def seen(self, kind: str, key: str) -> Any:
-        cluster = self.objects.cluster
-        match kind:
-            case "Pod":
-                return cluster.pods.get(key)
-            case "Node":
-                info = cluster.node(key)
-                return info.node if info is not None else None
-            case _:
-                return cluster.objects(KINDS[kind]).get(key)
 
 
 def told(move: Move) -> tuple[str, str | None, str]:

@@ -12,7 +12,7 @@ import msgspec
 from headgate.core.config.fields import ConfigurationError, nearest
 from headgate.core.placement.configuration.checks import REMOVED, check
 from headgate.core.placement.configuration.decoding import decoded
-from headgate.core.placement.configuration.merging import at_points, merged, needed, weights
+from headgate.core.placement.configuration.merging import POINTS, at_points, merged, needed, weights
 from headgate.core.placement.configuration.types import (
     Extender,
     KubeSchedulerConfiguration,
@@ -25,18 +25,8 @@ from headgate.core.placement.framework.plugin import Plugin, PluginFactory
 DEFAULT_NAME: Final = "default-scheduler"
 
 METHODS: Final[Mapping[str, str]] = {
-    "preEnqueue": "pre_enqueue",
+    **{point: field for point, field in POINTS.items() if not point.startswith("placement")},
     "queueSort": "sort_key",
-    "preFilter": "pre_filter",
-    "filter": "filter",
-    "postFilter": "post_filter",
-    "preScore": "pre_score",
-    "score": "score",
-    "reserve": "reserve",
-    "permit": "permit",
-    "preBind": "pre_bind",
-    "bind": "bind",
-    "postBind": "post_bind",
 }
 """The method by which a plugin takes part in a point. No plugin takes part in the points of pod groups."""
 

@@ -16,7 +16,7 @@ from headgate.core.placement.queue_entry import QueueLimits
 from headgate.core.placement.queue_events import UNSCHEDULABLE_TIMEOUT, ClusterEvent, pod_updates
 from headgate.core.placement.queue_hints import QueueProfile
 from headgate.events.ids import UnixMs
-from headgate.testing.reference.placement.objects import KINDS, ScenarioObjects, key_of
+from headgate.testing.reference.placement.objects import ScenarioObjects, key_of
 from headgate.testing.reference.placement.recorded import apply_action
 from headgate.testing.reference.placement.scenario import Json, PlacementScenario
 
@@ -173,10 +173,10 @@ class ScenarioChanges:
             self._change({"do": "deleted", "pod": pod}, "Pod", pod, lambda: self.objects.delete("Pod", pod))
 
     def _change(self, step: Json, kind: str, key: str, change: Callable[[], object]) -> None:
-        before = self._seen(kind, key)
+        before = self.objects.seen(kind, key)
         change()
         self.queue.said = {}
-        noticed = self._notice(kind, key, before, self._seen(kind, key))
+        noticed = self._notice(kind, key, before, self.objects.seen(kind, key))
         events = list(dict.fromkeys(each.event.label for each in noticed if each.event is not None))
         told = dict(step)
         if events:
@@ -199,17 +199,6 @@ class ScenarioChanges:
             return node_changed(self.queue, before, after, now_ms)
         resource = _RESOURCES.get(kind)
         return object_changed(self.queue, resource, before, after, now_ms) if resource is not None else []
-
-    def _seen(self, kind: str, key: str) -> Any:
-        cluster = self.objects.cluster
-        match kind:
-            case "Pod":
-                return cluster.pods.get(key)
-            case "Node":
-                info = cluster.node(key)
-                return info.node if info is not None else None
-            case _:
-                return cluster.objects(KINDS[kind]).get(key)
 
 
 def _told_hints(said: Mapping[str, Mapping[str, Hint]]) -> Json:

@@ -68,6 +68,18 @@ class ScenarioObjects:
         """A manifest, or None."""
         return self._manifests.get((kind, key))
 
+    def seen(self, kind: str, key: str) -> Any:
+        """What the cluster has of an object, as the queue is told of it; None for none."""
+        cluster = self.cluster
+        match kind:
+            case "Pod":
+                return cluster.pods.get(key)
+            case "Node":
+                info = cluster.node(key)
+                return info.node if info is not None else None
+            case _:
+                return cluster.objects(KINDS[kind]).get(key)
+
     def put(self, manifest: Json) -> None:
         """An object is created or replaced. Raises PlanInputError for one that cannot be read."""
         kind, key = manifest.get("kind", ""), key_of(manifest)
