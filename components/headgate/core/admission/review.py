@@ -25,7 +25,8 @@ from headgate.core.admission.rules import (
     Params,
 )
 from headgate.core.admission.settings import AdmissionSettings
-from headgate.core.kubernetes.cel import CelError, compiled
+from headgate.core.kubernetes.cel import compiled
+from headgate.core.kubernetes.cel_values import CelError
 from headgate.core.kubernetes.pod_roles import role_hash
 from headgate.core.kubernetes.selectors import matches_labels
 

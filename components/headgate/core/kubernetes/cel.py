@@ -7,14 +7,11 @@ CEL, `a || b` and `a && b` do not fail if one side alone decides. The API server
 policies (`headgate.core.admission.policies`); what both must answer alike is tested on a real one.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, assert_never
 
-import msgspec
-
+from headgate.core.kubernetes.cel_functions import FUNCTIONS, METHODS, equal
 from headgate.core.kubernetes.cel_syntax import (
     BinaryOperation,
     CelSyntaxError,
@@ -30,27 +27,18 @@ from headgate.core.kubernetes.cel_syntax import (
     VariableName,
     parse,
 )
-from headgate.core.kubernetes.quantities import QuantityError, parse_quantity
+from headgate.core.kubernetes.cel_values import NONE, CelError, CelOptional
 
 Variables = Mapping[str, Any]
 Evaluate = Callable[[Variables], Any]
 
 
-class CelError(ValueError):
-    """Raised when an expression has no value for these variables."""
+STEPS: Final = "@steps"
+"""
+The name of a variable that is a list of one number: how often macros may still look at an item.
 
-
-class _Optional(msgspec.Struct, frozen=True):
-    """An optional value: an empty tuple for none."""
-
-    values: tuple[Any, ...] = ()
-
-
-_NONE: Final = _Optional()
-
-
-class _Quantity(msgspec.Struct, frozen=True):
-    value: Fraction
+Without it they look at all. No expression can name it.
+"""
 
 
 @lru_cache(maxsize=4096)
@@ -107,8 +95,8 @@ def _access(node: FieldAccess | IndexAccess, text: str) -> Evaluate:
 
     def access(variables: Variables) -> Any:
         value = of(variables)
-        if isinstance(value, _Optional):
-            return _NONE if not value.values else _try(value.values[0], key(variables))
+        if isinstance(value, CelOptional):
+            return NONE if not value.values else _try(value.values[0], key(variables))
         return _try(value, key(variables)) if is_optional else _item(value, key(variables))
 
     return access
@@ -118,21 +106,20 @@ def _constant(value: Any) -> Evaluate:
     return lambda _: value
 
 
-def _try(value: Any, key: Any) -> _Optional:
+def _try(value: Any, key: Any) -> CelOptional:
     try:
-        return _Optional((_item(value, key),))
+        return CelOptional((_item(value, key),))
     except CelError:
-        return _NONE
+        return NONE
 
 
 def _item(value: Any, key: Any) -> Any:
-    match value:
-        case dict() if key in value:
+    try:
+        if isinstance(value, dict) or (isinstance(value, list) and isinstance(key, int) and key >= 0):
             return value[key]
-        case list() if isinstance(key, int) and 0 <= key < len(value):
-            return value[key]
-        case _:
-            raise CelError(f"there is no {key!r}")
+    except (KeyError, IndexError, TypeError):
+        pass
+    raise CelError(f"no such key: {key}")
 
 
 def _binary(node: BinaryOperation, text: str) -> Evaluate:
@@ -177,24 +164,47 @@ def _remainder(left: int, right: int) -> int:
     return abs(left) % abs(right) * (-1 if left < 0 else 1)
 
 
-def _equal(left: Any, right: Any) -> bool:
-    # A boolean equals no number, though Python counts with it.
-    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    """A comparison of values of one type, numbers of two types included."""
+
+    def compared(left: Any, right: Any) -> bool:
+        if isinstance(left, bool) != isinstance(right, bool):
+            raise TypeError("no such overload")
+        return compare(left, right)
+
+    return compared
+
+
+def _counting(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """An operation on two values of one type."""
+
+    def operated(left: Any, right: Any) -> Any:
+        if type(left) is not type(right) or isinstance(left, bool):
+            raise TypeError("no such overload")
+        return operate(left, right)
+
+    return operated
+
+
+def _in(left: Any, right: Any) -> bool:
+    if not isinstance(right, list | dict):
+        raise TypeError("no such overload")
+    return left in right if isinstance(right, dict) else any(equal(left, each) for each in right)
 
 
 _OPERATORS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    "==": _equal,
-    "!=": lambda left, right: not _equal(left, right),
-    "<": lambda left, right: left < right,
-    "<=": lambda left, right: left <= right,
-    ">": lambda left, right: left > right,
-    ">=": lambda left, right: left >= right,
-    "in": lambda left, right: left in right,
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: left - right,
-    "*": lambda left, right: left * right,
-    "/": _divide,
-    "%": _remainder,
+    "==": equal,
+    "!=": lambda left, right: not equal(left, right),
+    "<": _ordered(lambda left, right: left < right),
+    "<=": _ordered(lambda left, right: left <= right),
+    ">": _ordered(lambda left, right: left > right),
+    ">=": _ordered(lambda left, right: left >= right),
+    "in": _in,
+    "+": _counting(lambda left, right: left + right),
+    "-": _counting(lambda left, right: left - right),
+    "*": _counting(lambda left, right: left * right),
+    "/": _counting(_divide),
+    "%": _counting(_remainder),
 }
 
 
@@ -204,13 +214,18 @@ _OPERATORS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 def _call(node: FunctionCall, text: str) -> Evaluate:
     if node.function == "has" and node.of is None:
         return _has(node, text)
+    name = _namespaced(node)
+    if name == "cel.bind":
+        return _bind(node, text)
+    if name in FUNCTIONS and node.of is not None:
+        return _call(FunctionCall(None, name, node.arguments), text)
     if node.of is not None and node.function in _MACROS:
         return _macro(node, text)
     if node.function == "orValue" and node.of is not None:
         of, otherwise = _compile(node.of, text), _compile(node.arguments[0], text)
         return lambda v: _or_value(of(v), otherwise, v)
     arguments = [_compile(each, text) for each in ((node.of,) if node.of is not None else ()) + node.arguments]
-    function = (_FUNCTIONS if node.of is None else _METHODS).get(node.function)
+    function = (FUNCTIONS if node.of is None else METHODS).get(node.function)
     if function is None:
         raise CelSyntaxError(text, node.function)
 
@@ -218,10 +233,25 @@ def _call(node: FunctionCall, text: str) -> Evaluate:
         values = [each(variables) for each in arguments]
         try:
             return function(*values)
-        except (TypeError, ValueError, AttributeError, QuantityError) as error:
+        except CelError:
+            raise
+        except (TypeError, ValueError, AttributeError, IndexError) as error:
             raise CelError(f"{node.function}: {error}") from None
 
     return call
+
+
+def _namespaced(node: FunctionCall) -> str:
+    """The name of a function with its namespace, or "" of what may be a method."""
+    return f"{node.of.name}.{node.function}" if isinstance(node.of, VariableName) else ""
+
+
+def _bind(node: FunctionCall, text: str) -> Evaluate:
+    """`cel.bind(x, value, body)`: the body with a variable more."""
+    if len(node.arguments) != 3 or not isinstance(node.arguments[0], VariableName):
+        raise CelSyntaxError(text, "cel.bind")
+    name, value, body = node.arguments[0].name, _compile(node.arguments[1], text), _compile(node.arguments[2], text)
+    return lambda v: body({**v, name: value(v)})
 
 
 def _has(node: FunctionCall, text: str) -> Evaluate:
@@ -232,17 +262,17 @@ def _has(node: FunctionCall, text: str) -> Evaluate:
 
     def has(variables: Variables) -> bool:
         holder = of(variables)
-        if isinstance(holder, _Optional):
-            return bool(holder.values) and field in holder.values[0]
+        if isinstance(holder, CelOptional):
+            return bool(holder.values) and _try(holder.values[0], field) != NONE
         if not isinstance(holder, dict):
             raise CelError(f"{holder!r} has no fields")
-        return field in holder
+        return _try(holder, field) != NONE
 
     return has
 
 
 def _or_value(value: Any, otherwise: Evaluate, variables: Variables) -> Any:
-    if not isinstance(value, _Optional):
+    if not isinstance(value, CelOptional):
         raise CelError("orValue is of optional values")
     return value.values[0] if value.values else otherwise(variables)
 
@@ -268,6 +298,7 @@ def _macro(node: FunctionCall, text: str) -> Evaluate:
                 pairs = list(found.items())
             case _:
                 raise CelError(f"{found!r} has no items")
+        _spend(variables, len(pairs))
         if len(variables_of) == 1:
             singles = [key if isinstance(found, dict) else value for key, value in pairs]
             return [(each, {**variables, variables_of[0]: each}) for each in singles]
@@ -286,6 +317,15 @@ def _macro(node: FunctionCall, text: str) -> Evaluate:
             return lambda v: [body(scope) for _, scope in scopes(v)]
 
 
+def _spend(variables: Variables, items: int) -> None:
+    """Raise CelError when macros have looked at as many items as they may."""
+    steps = variables.get(STEPS)
+    if steps is not None:
+        steps[0] -= items
+        if steps[0] < 0:
+            raise CelError("operation cancelled: actual cost limit exceeded")
+
+
 def _any(body: Evaluate, scopes: Sequence[tuple[Any, Variables]], *, decisive: bool) -> bool:
     failed: CelError | None = None
     for _, scope in scopes:
@@ -297,74 +337,3 @@ def _any(body: Evaluate, scopes: Sequence[tuple[Any, Variables]], *, decisive: b
     if failed is not None:
         raise failed
     return not decisive
-
-
-def _text(value: Any) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str() | int() | float():
-            return str(value)
-        case _:
-            raise CelError(f"{value!r} is no text")
-
-
-def _integer(value: Any) -> int:
-    if isinstance(value, str) and not re.fullmatch(r"[-+]?[0-9]+", value):
-        raise CelError(f"{value!r} is no integer")
-    if not -(2**63) <= int(value) < 2**63:
-        raise CelError(f"{value!r} is out of range")
-    return int(value)
-
-
-def _matches(value: str, pattern: str) -> bool:
-    # `$` is the end of the text in RE2, and not a place before a last newline.
-    return re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), value) is not None
-
-
-def _is_quantity(value: str) -> bool:
-    try:
-        parse_quantity(value)
-    except QuantityError:
-        return False
-    return True
-
-
-def _compare(left: _Quantity, right: _Quantity) -> int:
-    return (left.value > right.value) - (left.value < right.value)
-
-
-_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
-    "size": len,
-    "sign": lambda of: (of.value > 0) - (of.value < 0),
-    "int": _integer,
-    "double": float,
-    "string": _text,
-    "dyn": lambda value: value,
-    "quantity": lambda text: _Quantity(parse_quantity(text)),
-    "isQuantity": _is_quantity,
-}
-
-_METHODS: Final[Mapping[str, Callable[..., Any]]] = {
-    "size": len,
-    "hasValue": lambda of: bool(of.values),
-    "value": lambda of: of.values[0],
-    "contains": lambda of, part: part in of,
-    "startsWith": lambda of, part: of.startswith(part),
-    "endsWith": lambda of, part: of.endswith(part),
-    "matches": _matches,
-    "split": lambda of, by: of.split(by),
-    "trim": lambda of: of.strip(),
-    "join": lambda of, by="": by.join(of),
-    "replace": lambda of, old, new: of.replace(old, new),
-    "lowerAscii": lambda of: of.lower(),
-    "sum": sum,
-    "max": max,
-    "min": min,
-    "compareTo": _compare,
-    "isLessThan": lambda of, other: of.value < other.value,
-    "isGreaterThan": lambda of, other: of.value > other.value,
-    "isInteger": lambda of: of.value.denominator == 1,
-    "asInteger": lambda of: _integer(of.value),
-    "asApproximateFloat": lambda of: float(of.value),
-}

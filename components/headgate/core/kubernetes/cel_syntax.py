@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 _TOKEN: Final = re.compile(
-    r"""\s*(?:(?P<number>\d+(?:\.\d+)?)|(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<name>[A-Za-z_][A-Za-z_0-9]*)"""
+    r"""\s*(?:(?P<number>\d+(?:\.\d+)?)|(?P<text>[rR](?:'[^']*'|"[^"]*")|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<name>[A-Za-z_][A-Za-z_0-9]*)"""
     r"""|(?P<sign>&&|\|\||==|!=|<=|>=|\.\?|\[\?|[-+*/%!?:<>()\[\]{}.,]))"""
 )
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
@@ -204,6 +204,8 @@ class _Parser:
                 return self._map()
             case "'" | '"':
                 return Literal(re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), token[1:-1]))
+            case "r" | "R" if token[-1] in "'\"":
+                return Literal(token[2:-1])
             case digit if digit.isdigit():
                 return Literal(float(token) if "." in token else int(token))
             case letter if letter.isalpha() or letter == "_":

@@ -22,7 +22,7 @@ from headgate.core.admission.lookups import LookupFailedError, ObjectReference, 
 from headgate.core.admission.review import AdmissionRequest
 from headgate.core.admission.rules import AdmissionOperation, AdmissionTarget, Params
 from headgate.core.admission.settings import AdmissionSettings
-from headgate.core.kubernetes.cel import CelError
+from headgate.core.kubernetes.cel_values import CelError
 from headgate.processes.webhook.facts import Informer
 from headgate.processes.webhook.handlers import Handler
 
