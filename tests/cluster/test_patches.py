@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.testing.cluster.api.patch import json_patch, merge_patch
+from headgate.core.kubernetes.merge_patch import merge_patched
+from headgate.testing.cluster.api.patch import json_patch
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
@@ -43,7 +44,7 @@ def test_a_merge_patch_of_the_difference_leads_there(before, after):
     kept = copy.deepcopy(before)
     patch = difference(before, after)
     if patch is not None:
-        assert merge_patch(before, patch) == after
+        assert merge_patched(before, patch) == after
     assert before == kept
 
 

@@ -26,6 +26,7 @@ import msgspec
 
 from headgate.core.jobs.pods import GroupPods, RolePods
 from headgate.core.jobs.registry import integration_of
+from headgate.core.kubernetes.pod_paths import pod_path
 from headgate.core.machine.api_results import is_success
 from headgate.core.machine.contract import JSON_PATCH, Call, Command, Completed, deletion_of
 from headgate.core.state.attribution import about
@@ -252,9 +253,7 @@ class PodJobs:
             if role in self._samples.get(job, {}) or call_id in self._reading:
                 continue
             self._reading[call_id] = job, role, members[key].pod.uid
-            namespace, name = split_key(key)
-            path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-            calls.append(Call(id=call_id, method="GET", path=path, lane=job))
+            calls.append(Call(id=call_id, method="GET", path=pod_path(key), lane=job))
 
     def take_found(self) -> Iterable[JobKey]:
         """The jobs whose pods were read since the last call."""

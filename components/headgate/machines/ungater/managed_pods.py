@@ -15,6 +15,7 @@ from typing import Final
 from headgate.core.engine.budget import Budget, BudgetSettings, Load
 from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.fold.quarantine import has_workload_aside, is_aside
+from headgate.core.kubernetes.pod_paths import pod_path
 from headgate.core.machine.api_results import NOT_FOUND, is_success
 from headgate.core.machine.contract import APPLY_PATCH, MERGE_PATCH, Call, Command, Completed, deletion_of
 from headgate.core.state.attribution import about
@@ -39,7 +40,7 @@ from headgate.events.families import NamesWorkload
 from headgate.events.ids import JobKey, PodKey, Uid, UnixMs, WorkloadKey
 from headgate.events.registry import Event
 from headgate.machines.ungater.job_actions import UNINJECTABLE
-from headgate.machines.ungater.pod_patches import PodPatches, pod_path
+from headgate.machines.ungater.pod_patches import PodPatches
 
 CALLS_MAX: Final = 256
 """The maximum number of pods with a call under way."""

@@ -13,18 +13,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from headgate.core.engine.work_queue import WorkQueue
+from headgate.core.kubernetes.pod_paths import pod_path
 from headgate.core.machine.api_results import NOT_FOUND, is_success
 from headgate.core.machine.contract import JSON_PATCH, Call, Completed
 from headgate.core.state.tables import PodRecord, State
-from headgate.events.ids import PodKey, split_key
-
-
-def pod_path(key: PodKey, subresource: str = "") -> str:
-    """The path of a pod, or of its subresource."""
-    namespace, name = split_key(key)
-    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-    return f"{path}/{subresource}" if subresource else path
-
+from headgate.events.ids import PodKey
 
 Needs = Callable[[PodRecord], bool]
 """Whether a pod as in the state is one that still has to be patched."""

@@ -1,8 +1,8 @@
 """
-The three patches that carry differences: JSON merge patch, JSON patch, strategic merge patch.
+The patches that carry differences, beside JSON merge patch (`core.kubernetes.merge_patch`): JSON and strategic merge.
 
 Pure functions from (object, patch) to a new object; the input is never written into and untouched parts are shared,
-which is what lets validation skip them. Sources: RFC 7386, RFC 6902, and k8s.io/apimachinery/pkg/util/strategicpatch
+which is what lets validation skip them. Sources: RFC 6902, and k8s.io/apimachinery/pkg/util/strategicpatch
 for the directives (`$patch`, `$deleteFromPrimitiveList/…`, `$setElementOrder/…`, `$retainKeys`). Merge keys come from
 the kind's schema.
 """
@@ -18,21 +18,6 @@ JsonObject = dict[str, Any]
 
 _DELETE_PRIMITIVES: Final = "$deleteFromPrimitiveList/"
 _ORDER: Final = "$setElementOrder/"
-
-
-def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7386. Null removes; objects merge; everything else replaces."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        elif isinstance(value, dict):
-            result[name] = merge_patch(result.get(name), value)
-        else:
-            result[name] = value
-    return result
 
 
 def json_patch(target: Any, operations: Sequence[JsonObject]) -> Any:
