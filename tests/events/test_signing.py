@@ -9,7 +9,7 @@ from tests.events.test_contract import example
 from tests.support.history import History
 
 from headgate.core import fold
-from headgate.core.log.authority import author_of
+from headgate.core.log.authority import author_of, may_append
 from headgate.core.log.refusal import CommitFilter, admitted
 from headgate.core.machine.commits import next_commit
 from headgate.core.machine.contract import Append
@@ -23,6 +23,7 @@ from headgate.events.signing import Signer, anchored, decode_key, encode_key, is
 from headgate.events.subjects import log_subject
 
 BRIDGE, BINDER, SCHEDULER = Producer.INFORMER_BRIDGE, Producer.BINDER, Producer.SCHEDULER
+QUEUE_MANAGER = Producer.QUEUE_MANAGER
 
 
 def signer(number: int) -> Signer:
@@ -141,7 +142,7 @@ def test_a_forged_event_of_each_type_is_refused(tag: str) -> None:
     event: Any = some_event(TAGS[tag])
     author = author_of(TAGS[tag])
     assert author is not None
-    other = SCHEDULER if author is not SCHEDULER else BINDER
+    other = next(each for each in (SCHEDULER, BINDER, QUEUE_MANAGER) if not may_append(each, TAGS[tag]))
     log = Signed()
     log.commit(author)
     log.commit(other)

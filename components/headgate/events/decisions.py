@@ -1,11 +1,11 @@
 """
-Decisions: the results of the scheduler's cycles, the binder's choice of nodes for pods, the ungater's of domains.
+Decisions: the results of the scheduler's cycles, its choice of nodes for pods, the ungater's of domains.
 
 A cycle is one commit: `cycle.decided` first, then its decisions in the order in which the heads were processed. The
 commit's `decided_at` names the position whose state it was decided on; deciding that state again gives the same events.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -169,12 +169,94 @@ class WorkloadReplaced(EventBase, frozen=True, tag="workload.replaced"):
     message: str
 
 
+class ObjectPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A write to an object: its kind, its name or `<namespace>/<name>`, and a JSON merge patch."""
+
+    kind: str
+    name: str
+    patch: dict[str, Any]
+
+
 class PodPlaced(EventBase, frozen=True, tag="pod.placed"):
-    """Appended by the binder when it has chosen a node for a pod, before it requests the binding."""
+    """
+    Appended by the scheduler when it has chosen a node for a pod. The binder requests the binding.
+
+    `scan_start` is the node, counted in the order of the cluster's nodes, at which the search began. `writes` are made
+    before the pod is bound, which then waits for `pod.prepared`; without any it is bound at once. With `waits_ms`
+    plugins of the extension point Permit hold it back, for so long at most: it follows once more, without, when they
+    let it go. In logs of earlier versions the binder has appended it.
+    """
 
     pod: PodKey
     uid: Uid
     node: str
+    scan_start: int = 0
+    writes: tuple[ObjectPatch, ...] = ()
+    waits_ms: int = 0
+
+
+class PodPrepared(EventBase, frozen=True, tag="pod.prepared"):
+    """Appended by the scheduler when what a placed pod was waiting for is there: its volumes are bound, for example."""
+
+    pod: PodKey
+    uid: Uid
+    node: str
+
+
+class PodWithdrawn(EventBase, frozen=True, tag="pod.withdrawn"):
+    """Appended by the scheduler when a pod that was placed is not to be bound to that node after all."""
+
+    pod: PodKey
+    uid: Uid
+    node: str
+    reason: str
+    message: str
+
+
+class PluginRefusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """How many nodes a plugin has refused for one reason. `nodes` is 0 where it has refused the pod before any node."""
+
+    plugin: str
+    reason: str
+    nodes: int = 0
+
+
+class PodUnschedulable(EventBase, frozen=True, tag="pod.unschedulable"):
+    """
+    Appended by the scheduler when a pod fits on no node and the log does not have that yet.
+
+    `reason` and `message` are those of the condition PodScheduled: Unschedulable, or SchedulerError. `refusals` has
+    why, by plugin. A pod that is tried again with the same result gets no further event.
+    """
+
+    pod: PodKey
+    uid: Uid
+    reason: str
+    message: str
+    refusals: tuple[PluginRefusal, ...] = ()
+    scan_start: int = 0
+
+
+class Victim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A pod that has to go. It is deleted; if it is `budgeted`, evicted: a PodDisruptionBudget covers and allows it."""
+
+    pod: PodKey
+    uid: Uid
+    budgeted: bool = False
+
+
+class PodNominated(EventBase, frozen=True, tag="pod.nominated"):
+    """
+    Appended by the scheduler when a pod is to get a node once `victims` are gone; with the node "" when it is not.
+
+    It follows on the `pod.unschedulable` of the same attempt, where that is recorded.
+    """
+
+    pod: PodKey
+    uid: Uid
+    node: str = ""
+    victims: tuple[Victim, ...] = ()
+    scan_start: int = 0
 
 
 class PodsOfDomain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -208,5 +290,9 @@ Decision = (
     | WorkloadMigrated
     | WorkloadReplaced
     | PodPlaced
+    | PodPrepared
+    | PodWithdrawn
+    | PodUnschedulable
+    | PodNominated
     | PodsAssigned
 )

@@ -8,6 +8,7 @@ given its final answer: applied, or rejected with its reason. Operating errors a
 from typing import Literal
 
 from headgate.events.base import EventBase
+from headgate.events.extenders import ExtenderAnswered
 from headgate.events.ids import JobKey, PodKey, RequestKey, Seq, Uid, WorkloadKey
 from headgate.events.upcasting import upcast_job
 
@@ -67,6 +68,25 @@ class PodBindRejected(EventBase, frozen=True, tag="pod.bind_rejected"):
     pod: PodKey
     uid: Uid
     node: str
+    code: int
+    reason: str
+    message: str
+
+
+class PodPreempted(EventBase, frozen=True, tag="pod.preempted"):
+    """Appended by the binder when the API server has accepted that a victim of the pod `by` is deleted."""
+
+    pod: PodKey
+    uid: Uid
+    by: PodKey
+
+
+class PodPreemptionRejected(EventBase, frozen=True, tag="pod.preemption_rejected"):
+    """Appended by the binder when the API server refused to evict or delete a victim of the pod `by`."""
+
+    pod: PodKey
+    uid: Uid
+    by: PodKey
     code: int
     reason: str
     message: str
@@ -292,8 +312,11 @@ Effect = (
     | StatusRejected
     | PodBound
     | PodBindRejected
+    | PodPreempted
+    | PodPreemptionRejected
     | PodRemoved
     | PodFailed
+    | ExtenderAnswered
     | ProvisioningCreated
     | ProvisioningRejected
     | ProvisioningRemoved

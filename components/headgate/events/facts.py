@@ -85,6 +85,39 @@ class ConfigurationObserved(EventBase, frozen=True, tag="configuration.observed"
     document: dict[str, Any] = {}
 
 
+class SchedulerConfigurationObserved(EventBase, frozen=True, tag="schedulerconfiguration.observed"):
+    """
+    Appended by the informer bridge when the KubeSchedulerConfiguration in effect differs from that in the log.
+
+    `document` is the file, of kubescheduler.config.k8s.io/v1, without the `tlsConfig` of extenders. Headgate places the
+    pods that name one of its profiles, from the first of these facts on, which comes after what placement reads of the
+    cluster; until one with an empty document, with which all of that leaves the state.
+    """
+
+    document: dict[str, Any] = {}
+
+
+class ObjectObserved(EventBase, frozen=True, tag="object.observed"):
+    """
+    Appended by the informer bridge when an object that placement reads appears or changes; while Headgate places pods.
+
+    `resource` is the plural name (pods, nodes, persistentvolumeclaims, ...), `name` the object's name or
+    `<namespace>/<name>`, `object` its manifest, reduced to the fields that placement reads. A pod is observed until it
+    has ended.
+    """
+
+    resource: str
+    name: str
+    object: dict[str, Any]
+
+
+class ObjectDeleted(EventBase, frozen=True, tag="object.deleted"):
+    """Appended by the informer bridge when such an object is gone, or is a pod that has ended."""
+
+    resource: str
+    name: str
+
+
 class NamespaceObserved(EventBase, frozen=True, tag="namespace.observed"):
     """Appended by the informer bridge when a namespace appears or changes: its labels decide which queues it uses."""
 
@@ -477,6 +510,9 @@ class PodDeleted(EventBase, frozen=True, tag="pod.deleted"):
 Fact = (
     InformersSynced
     | ConfigurationObserved
+    | SchedulerConfigurationObserved
+    | ObjectObserved
+    | ObjectDeleted
     | NamespaceObserved
     | NamespaceDeleted
     | NodeObserved

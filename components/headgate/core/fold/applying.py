@@ -19,10 +19,16 @@ from headgate.core.fold import (
     decisions as fold_decisions,
 )
 from headgate.core.fold import (
+    extenders as fold_extenders,
+)
+from headgate.core.fold import (
     nodes as fold_nodes,
 )
 from headgate.core.fold import (
     objects as fold_objects,
+)
+from headgate.core.fold import (
+    placement as fold_placement,
 )
 from headgate.core.fold import (
     provisioning as fold_provisioning,
@@ -72,6 +78,8 @@ HANDLERS = (
     .joined(fold_decisions.HANDLERS)
     .joined(fold_topology.HANDLERS)
     .joined(fold_provisioning.HANDLERS)
+    .joined(fold_placement.HANDLERS)
+    .joined(fold_extenders.HANDLERS)
     .joined(cell_identity.HANDLERS)
 )
 """The handlers of all events but `leader.elected` and those of the quarantine, which `_apply_element` handles."""

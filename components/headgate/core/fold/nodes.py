@@ -1,5 +1,5 @@
 """
-The fold of facts about nodes, pods and Topologies, and of the binder's effects on pods.
+The fold of facts about nodes, pods and Topologies, and of what the nodes of pods mean for them.
 
 Called by `headgate.core.fold` only. It keeps `Index.taken`, what pods use of each node, and records in `State.freed`
 when the capacity of a flavor with a topology may have grown: under `<flavor>/*`, in the trees of the ClusterQueues that
@@ -17,9 +17,9 @@ from headgate.core.state.attribution import about
 from headgate.core.state.handlers import EventHandlers
 from headgate.core.state.tables import Index, PodRecord, State, TopologyObject
 from headgate.core.topology.levels import carries_labels
-from headgate.events import decisions, effects, facts
+from headgate.events import effects, facts
 from headgate.events.commit import Commit
-from headgate.events.ids import PodKey, Seq
+from headgate.events.ids import PodKey, Seq, Uid
 from headgate.events.objects import Admission, Node, ResourceFlavorSpec
 
 PODS: Final = "pods"
@@ -204,11 +204,12 @@ def _pod_of(state: State, pod: PodKey, uid: str) -> PodRecord | None:
     return record if record is not None and record.pod.uid == uid else None
 
 
-def _pod_placed(state: State, event: decisions.PodPlaced, commit: Commit, seq: Seq) -> None:
-    record = _pod_of(state, event.pod, event.uid)
+def place_pod(state: State, pod: PodKey, uid: Uid, node: str, seq: Seq) -> None:
+    """A node is chosen for a pod."""
+    record = _pod_of(state, pod, uid)
     if record is not None and not record.bound:
         _leave(state, record, seq)
-        record.placed = event.node
+        record.placed = node
         _settle(state, record)
 
 
@@ -220,21 +221,23 @@ def _pod_failed(state: State, event: effects.PodFailed, commit: Commit, seq: Seq
     """No-op: the watch reports the result."""
 
 
-def _pod_bound(state: State, event: effects.PodBound, commit: Commit, seq: Seq) -> None:
-    if record := _pod_of(state, event.pod, event.uid):
-        if record.placed != event.node:
+def bind_pod(state: State, pod: PodKey, uid: Uid, node: str, seq: Seq) -> None:
+    """A pod is bound to its node."""
+    if record := _pod_of(state, pod, uid):
+        if record.placed != node:
             _leave(state, record, seq)
-            record.placed = event.node
+            record.placed = node
             _settle(state, record)
         record.bound = True
 
 
-def _pod_bind_rejected(state: State, event: effects.PodBindRejected, commit: Commit, seq: Seq) -> None:
-    record = _pod_of(state, event.pod, event.uid)
+def unplace_pod(state: State, pod: PodKey, uid: Uid, seq: Seq, *, refused: bool) -> None:
+    """A pod does not get the node that was chosen for it; `refused` by the API server."""
+    record = _pod_of(state, pod, uid)
     if record is not None and not record.bound:
         _leave(state, record, seq)
         record.placed = ""
-        record.refusals += 1
+        record.refusals += refused
 
 
 # --- Topologies ----------------------------------------------------------------------------------------------------
@@ -300,9 +303,6 @@ HANDLERS = (
     .on(facts.TopologyDeleted, _topology_deleted)
     .on(facts.PodObserved, _pod_observed)
     .on(facts.PodDeleted, _pod_deleted)
-    .on(decisions.PodPlaced, _pod_placed)
-    .on(effects.PodBound, _pod_bound)
-    .on(effects.PodBindRejected, _pod_bind_rejected)
     .on(effects.PodRemoved, _pod_removed)
     .on(effects.PodFailed, _pod_failed)
 )
@@ -310,10 +310,13 @@ HANDLERS = (
 __all__ = [
     "HANDLERS",
     "as_topology",
+    "bind_pod",
     "free_places",
     "free_places_of",
     "is_place",
     "levels_of",
     "place_in",
+    "place_pod",
     "reindex",
+    "unplace_pod",
 ]

@@ -77,6 +77,7 @@ KINDS: Final[Mapping[str, str]] = {
     "limitrange": "LimitRange",
     "runtimeclass": "RuntimeClass",
     "configuration": "Configuration",
+    "schedulerconfiguration": "KubeSchedulerConfiguration",
 }
 """The first word of an event's tag -> the kind of the object that the event is about."""
 
@@ -104,6 +105,22 @@ _KIND_OF: Final[Mapping[str, str]] = {
     "clustertrainingruntimes": "ClusterTrainingRuntime",
     "workloads": "Workload",
     "pods": "Pod",
+    "services": "Service",
+    "replicationcontrollers": "ReplicationController",
+    "replicasets": "ReplicaSet",
+    "statefulsets": "StatefulSet",
+    "statefulsets.apps": "StatefulSet",
+    "poddisruptionbudgets": "PodDisruptionBudget",
+    "persistentvolumeclaims": "PersistentVolumeClaim",
+    "persistentvolumes": "PersistentVolume",
+    "storageclasses": "StorageClass",
+    "csinodes": "CSINode",
+    "csidrivers": "CSIDriver",
+    "csistoragecapacities": "CSIStorageCapacity",
+    "volumeattachments": "VolumeAttachment",
+    "resourceclaims": "ResourceClaim",
+    "resourceslices": "ResourceSlice",
+    "deviceclasses": "DeviceClass",
 }
 
 
@@ -242,6 +259,10 @@ def subject_of(event: EventBase) -> ObjectRef:
         return ObjectRef("LocalQueue", event.queues[0] if event.queues else "")
     if isinstance(event, effects.ObjectQuarantined | effects.ObjectReleased):
         return ObjectRef(event.kind, event.name, event.uid)
+    if isinstance(event, facts.ObjectObserved | facts.ObjectDeleted):
+        found = event.object if isinstance(event, facts.ObjectObserved) else {}
+        kind = _KIND_OF.get(event.resource, event.resource)
+        return ObjectRef(kind, event.name, found.get("metadata", {}).get("uid", ""))
     entity = tag_of(event).partition(".")[0]
     if isinstance(event, facts.JobObserved | facts.PodObserved | facts.ProvisioningRequestObserved):
         uid: str = event.spec.uid

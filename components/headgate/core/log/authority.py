@@ -6,7 +6,7 @@ checks it in every log; in a cell whose commits are signed the fold refuses a co
 of one process permits the decisions of that process alone.
 """
 
-from headgate.events import decisions, effects
+from headgate.events import decisions, effects, extenders
 from headgate.events.base import EventBase, Producer, tag_of
 from headgate.events.registry import MODULES, TAGS
 
@@ -16,14 +16,16 @@ _AUTHOR_OF_FAMILY = {
     "decision": Producer.SCHEDULER,
 }
 _AUTHOR_OF: dict[type[EventBase], Producer] = {
-    decisions.PodPlaced: Producer.BINDER,
     decisions.PodsAssigned: Producer.UNGATER,
     effects.StatusApplied: Producer.BINDER,
     effects.StatusRejected: Producer.BINDER,
     effects.PodBound: Producer.BINDER,
     effects.PodBindRejected: Producer.BINDER,
+    effects.PodPreempted: Producer.BINDER,
+    effects.PodPreemptionRejected: Producer.BINDER,
     effects.PodRemoved: Producer.UNGATER,
     effects.PodFailed: Producer.UNGATER,
+    extenders.ExtenderAnswered: Producer.SCHEDULER,
     effects.ProvisioningCreated: Producer.BINDER,
     effects.ProvisioningRejected: Producer.BINDER,
     effects.ProvisioningRemoved: Producer.BINDER,
@@ -37,6 +39,8 @@ _AUTHOR_OF: dict[type[EventBase], Producer] = {
     effects.SnapshotTaken: Producer.SNAPSHOTTER,
     effects.DivergenceFound: Producer.SNAPSHOTTER,
 }
+_FORMERLY: dict[type[EventBase], Producer] = {decisions.PodPlaced: Producer.BINDER}
+"""The authors of events in logs of earlier versions."""
 _OF_EACH = frozenset({effects.LeaderElected, effects.ObjectQuarantined, effects.ObjectReleased})
 
 
@@ -48,5 +52,11 @@ _AUTHORS = {event: _author_of(event) for event in TAGS.values()}
 
 
 def author_of(event: type[EventBase]) -> Producer | None:
-    """The only process that may append events of a type; None when each may (elections, quarantine)."""
+    """The only process that appends events of a type; None when each may (elections, quarantine)."""
     return _AUTHORS[event]
+
+
+def may_append(producer: Producer, event: type[EventBase]) -> bool:
+    """Whether events of a type are for this process to append, in this version or in an earlier one."""
+    author = _AUTHORS[event]
+    return author is None or author is producer or _FORMERLY.get(event) is producer

@@ -21,7 +21,7 @@ RULES: Final[Mapping[Producer, int]] = MappingProxyType(
     {
         Producer.INFORMER_BRIDGE: 0,
         Producer.QUEUE_MANAGER: 3,
-        Producer.SCHEDULER: 2,
+        Producer.SCHEDULER: 3,
         Producer.BINDER: 1,
         Producer.UNGATER: 0,
         Producer.SNAPSHOTTER: 1,
@@ -35,7 +35,10 @@ WAITING_CYCLES_SINCE: Final = 2
 """As above, for cells in which heads wait before they preempt (`Configuration.preemption_waits`)."""
 QUEUE_DECISIONS_SINCE: Final = 3
 STATUSES_SINCE: Final = 1
-PLACEMENTS_SINCE: Final = 0
+PLACEMENTS_SINCE: Final = 3
+"""Before, the binder has placed pods, on the first node that they fit on."""
+BINDINGS_SINCE: Final = 0
+FIRST_FITS_SINCE: Final = 0
 JOB_RUNS_SINCE: Final = 0
 CREATIONS_SINCE: Final = 0
 REQUESTS_SINCE: Final = 0

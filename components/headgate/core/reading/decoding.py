@@ -139,7 +139,7 @@ def key_of(resource: str, raw: bytes) -> str:
     try:
         metadata = METADATA_DECODER.decode(raw).metadata
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _unreadable(resource, raw, error) from error
+        raise unreadable(resource, raw, error) from error
     if not metadata.name:
         raise UnreadableObjectError(resource=resource, name="", field="metadata.name", why="it is missing")
     return _key_in(resource, metadata)
@@ -164,7 +164,7 @@ def cluster_id_of(raw: bytes) -> str:
     try:
         metadata = METADATA_DECODER.decode(raw).metadata
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _unreadable("namespaces", raw, error) from error
+        raise unreadable("namespaces", raw, error) from error
     return f"{metadata.uid} {metadata.creation_timestamp or ''}".strip()
 
 
@@ -178,7 +178,7 @@ def read(resource: str, raw: bytes, rules: ReadingRules = _USUAL) -> Seen:
     try:
         metadata, fact = _reader_of(resource, rules)(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, WrongFieldError) as error:
-        raise _unreadable(resource, raw, error) from error
+        raise unreadable(resource, raw, error) from error
     if not metadata.name:
         raise UnreadableObjectError(resource=resource, name="", field="metadata.name", why="it is missing")
     return Seen(resource=resource, key=_key_in(resource, metadata), uid=metadata.uid, fact=fact)
@@ -196,7 +196,8 @@ def _key_in(resource: str, metadata: Metadata) -> str:
     return key_in(metadata) if kind is None else kind.key(metadata.namespace, metadata.name)
 
 
-def _unreadable(resource: str, raw: bytes, error: Exception) -> UnreadableObjectError:
+def unreadable(resource: str, raw: bytes, error: Exception) -> UnreadableObjectError:
+    """What is wrong with an object of a resource, from the error of its decoder or reader."""
     try:
         name = key_in(METADATA_DECODER.decode(raw).metadata)
     except (msgspec.MsgspecError, UnicodeDecodeError):

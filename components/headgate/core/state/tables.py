@@ -21,6 +21,8 @@ from headgate.core.state.pending_queue import PendingQueue
 from headgate.core.state.sharing import Shared
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
+from headgate.events.decisions import ObjectPatch, PluginRefusal
+from headgate.events.extenders import ExtenderAnswer
 from headgate.events.facts import Fact
 from headgate.events.identity import Keys, Signing
 from headgate.events.ids import (
@@ -405,6 +407,53 @@ class PodRecord(Record):
     domain: tuple[str, ...] = ()
 
 
+class PlacementVerdict(Note, frozen=True):
+    """Why a pod was not placed: the reason and message of its condition PodScheduled, and the refusals by plugin."""
+
+    reason: str
+    message: str
+    refusals: tuple[PluginRefusal, ...] = ()
+    at_ms: UnixMs = UnixMs(0)
+
+
+class PlacementRecord(Record):
+    """
+    What is decided about a pod and not yet shown by its object.
+
+    `node` is chosen for it; `bound` whether the API server has accepted that. `writes` come before the binding, which
+    then waits until the pod is `prepared`. `nominated` is a nomination that its object does not show yet, "" for none:
+    the node that the pod is to get once the victims are gone, or its volumes are bound. None when the one that the
+    object shows is in force. `verdict` is why the pod was not placed when it was tried last. A pod with `preempted_by`
+    has to go for that pod, and is evicted if it is `budgeted`; `preempted` once the API server has accepted that.
+    `refusals` counts refused bindings. With `waits_ms` it is held back by plugins for so long at most, from
+    `placed_at_ms` on.
+    """
+
+    uid: Uid
+    node: str = ""
+    bound: bool = False
+    writes: tuple[ObjectPatch, ...] = ()
+    prepared: bool = False
+    waits_ms: int = 0
+    placed_at_ms: UnixMs = UnixMs(0)
+    nominated: str | None = None
+    verdict: PlacementVerdict | None = None
+    preempted_by: PodKey = PodKey("")
+    budgeted: bool = False
+    preempted: bool = False
+    refusals: int = 0
+
+    @property
+    def is_bindable(self) -> bool:
+        """Whether its binding is to be requested now."""
+        return bool(self.node) and not self.bound and not self.waits_ms and (not self.writes or self.prepared)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has a node, and something has to happen before it is bound."""
+        return bool(self.node) and not self.bound and not self.is_bindable
+
+
 class ProducerRecord(Record):
     """
     The fold's record of a producer: its term, its count of commits, the hash and time of its last one.
@@ -593,6 +642,13 @@ class Tables(Record):
 
     `Index.taken` adds the pods that have facts.
     """
+    scheduler_configuration: dict[str, Any] = {}
+    """The KubeSchedulerConfiguration in effect, as `schedulerconfiguration.observed` has it; {}: no pods are placed."""
+    objects: dict[str, dict[str, dict[str, Any]]] = {}
+    """The objects that placement reads: by the plural name of the resource, then by name or `<namespace>/<name>`."""
+    placements: dict[PodKey, PlacementRecord] = {}
+    extender_answers: dict[PodKey, dict[str, ExtenderAnswer]] = {}
+    """By pod that is to be placed: what extenders have answered about it, by `request`."""
 
 
 FlavorResource = tuple[str, str]

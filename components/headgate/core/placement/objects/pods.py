@@ -1,6 +1,13 @@
-"""`corev1.Pod`, as far as placement reads it."""
+"""
+`corev1.Pod`, as far as placement reads it.
+
+`shown_of` reduces a pod further, to what its status adds to the other fields.
+"""
+
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from headgate.core.placement.objects.metadata import MetadataObject
 from headgate.events.objects import ApiBranch, LabelSelector, NodeAffinity, Resources, SchedulingGate, Toleration
@@ -217,9 +224,81 @@ class PodStatusObject(ApiBranch, frozen=True):
     resource_claim_statuses: tuple[PodClaimStatus, ...] = ()
 
 
+class PodMetadata(MetadataObject, frozen=True):
+    """`metav1.ObjectMeta` of a pod. Its conditions name the generation that they are about."""
+
+    generation: int = 0
+
+
 class PodObject(ApiBranch, frozen=True):
     """`corev1.Pod`."""
 
-    metadata: MetadataObject
+    metadata: PodMetadata
     spec: PodSpecObject = PodSpecObject()
     status: PodStatusObject = PodStatusObject()
+
+
+# --- what counts of a status ---------------------------------------------------------------------------------------
+
+ENDED: Final = ("Succeeded", "Failed")
+"""The phases of a pod that takes up nothing any more."""
+
+RESIZE_PENDING: Final = "PodResizePending"
+CONDITIONS: Final = ("PodScheduled", "DisruptionTarget", RESIZE_PENDING)
+"""The conditions that are read here, or written and compared."""
+
+
+def shown_of(pod: PodObject) -> PodObject | None:
+    """
+    A pod without what its node reports and nobody reads; None when it has ended.
+
+    The containers' resources matter while they differ from those in the spec: during a resize (KEP-1287).
+    """
+    status, spec = pod.status, pod.spec
+    if status.phase in ENDED:
+        return None
+    conditions = tuple(each for each in status.conditions if each.type in CONDITIONS)
+    shown = PodStatusObject(
+        nominated_node_name=status.nominated_node_name,
+        start_time=status.start_time,
+        conditions=conditions,
+        resource_claim_statuses=status.resource_claim_statuses,
+    )
+    pending = next((each for each in conditions if each.type == RESIZE_PENDING), None)
+    in_effect = pending is None or pending.reason != "Infeasible"
+    shown = replace(
+        shown,
+        container_statuses=_resized(status.container_statuses, spec.containers, in_effect),
+        init_container_statuses=_resized(status.init_container_statuses, spec.init_containers, in_effect),
+    )
+    asked = spec.resources.requests if spec.resources is not None else {}
+    if status.resources is not None and not _is_as_asked(
+        asked, status.resources, status.allocated_resources, in_effect
+    ):
+        shown = replace(shown, resources=status.resources, allocated_resources=status.allocated_resources)
+    return replace(pod, status=shown)
+
+
+def _resized(
+    statuses: tuple[ContainerStatus, ...], containers: tuple[ContainerObject, ...], in_effect: bool
+) -> tuple[ContainerStatus, ...]:
+    """The statuses of containers that have other resources than their spec asks for."""
+    asked = {each.name: each.resources.requests for each in containers}
+    return tuple(
+        each
+        for each in statuses
+        if each.resources is not None
+        and not _is_as_asked(asked.get(each.name, {}), each.resources, each.allocated_resources, in_effect)
+    )
+
+
+def _is_as_asked(
+    asked: dict[str, str | int | float],
+    actuated: Resources,
+    allocated: dict[str, str | int | float],
+    in_effect: bool,
+) -> bool:
+    """Whether what runs, and what is allocated to it, are the requests; the spec counts unless it is infeasible."""
+    if not in_effect:
+        return False
+    return actuated.requests in (asked, {}) and allocated in (asked, {})

@@ -1,0 +1,43 @@
+"""
+The fold of what scheduler extenders have answered: kept per pod, for as long as the attempt that needs it.
+
+Answers are of one attempt. They are forgotten (`forget`) when it is decided, with a node, a nomination or a verdict,
+and when the pod has changed or is gone: the next attempt asks anew, as an extender may have changed its mind.
+"""
+
+from typing import Final, Never
+
+from headgate.core.kubernetes.pod_manifests import shown_node
+from headgate.core.state.handlers import EventHandlers
+from headgate.core.state.tables import State
+from headgate.events.commit import Commit
+from headgate.events.extenders import ExtenderAnswered
+from headgate.events.ids import PodKey, Seq
+
+ANSWERS_MAX: Final = 64
+"""
+Answers that are kept of a pod: an attempt needs at most four of each extender, of which a configuration has 16.
+
+There are more only when its nodes change while it asks. Then all are forgotten, and it asks anew.
+"""
+
+
+def forget(state: State, pod: PodKey) -> None:
+    """The attempt of a pod is over: the answers that it was made with are not those of the next one."""
+    state.extender_answers.pop(pod, None)
+
+
+def _answered(state: State, event: ExtenderAnswered, commit: Commit, seq: Seq) -> None:
+    pod = state.objects.get("pods", {}).get(event.pod)
+    if pod is None or pod["metadata"].get("uid", "") != event.uid or shown_node(pod):
+        return
+    record = state.placements.get(event.pod)
+    if record is not None and record.node:
+        return
+    answers = state.extender_answers.setdefault(event.pod, {})
+    if len(answers) >= ANSWERS_MAX and event.request not in answers:
+        answers.clear()
+    answers[event.request] = event.answer
+
+
+HANDLERS = EventHandlers[Never]().on(ExtenderAnswered, _answered)

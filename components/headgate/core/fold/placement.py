@@ -1,0 +1,221 @@
+"""
+The fold of what placement reads, of the scheduler's choice of nodes for pods, and of the binder's effects on them.
+
+Called by `headgate.core.fold` only. A pod has a placement record from the first decision about it on until its object
+shows the result, or is gone. `Tables.pods` follows too, where a pod is in it: topologies count what is placed.
+"""
+
+from typing import Any, Final, Never
+
+from headgate.core.fold import nodes
+from headgate.core.fold.extenders import forget
+from headgate.core.kubernetes.pod_manifests import shown_node, shown_nomination
+from headgate.core.state.handlers import EventHandlers
+from headgate.core.state.tables import PlacementRecord, PlacementVerdict, State
+from headgate.events import decisions, effects, facts
+from headgate.events.commit import Commit
+from headgate.events.ids import PodKey, Seq, Uid, UnixMs
+
+PODS: Final = "pods"
+"""The resource."""
+
+
+def _configuration_observed(
+    state: State, event: facts.SchedulerConfigurationObserved, commit: Commit, seq: Seq
+) -> None:
+    state.scheduler_configuration = event.document
+    state.extender_answers.clear()
+    if not event.document:
+        # No pods are placed any more. What was placed and is not bound yet is left as it is.
+        state.objects.clear()
+        state.placements.clear()
+
+
+# --- objects -------------------------------------------------------------------------------------------------------
+
+
+def _object_observed(state: State, event: facts.ObjectObserved, commit: Commit, seq: Seq) -> None:
+    if event.resource == PODS:
+        forget(state, PodKey(event.name))
+        _pod_observed(state, PodKey(event.name), event.object)
+    state.objects.setdefault(event.resource, {})[event.name] = state.shared.object(event.object)
+
+
+def _object_deleted(state: State, event: facts.ObjectDeleted, commit: Commit, seq: Seq) -> None:
+    if event.resource == PODS:
+        forget(state, PodKey(event.name))
+        state.placements.pop(PodKey(event.name), None)
+    objects = state.objects.get(event.resource, {})
+    objects.pop(event.name, None)
+    if not objects:
+        state.objects.pop(event.resource, None)
+
+
+def _pod_observed(state: State, key: PodKey, pod: dict[str, Any]) -> None:
+    """What the object of a pod shows needs no record any more."""
+    record = state.placements.get(key)
+    if record is None:
+        return
+    if record.uid != pod["metadata"].get("uid", ""):
+        del state.placements[key]
+    elif shown_node(pod):
+        record.node, record.bound, record.writes, record.prepared = "", False, (), False
+        record.waits_ms, record.placed_at_ms = 0, UnixMs(0)
+        record.nominated, record.verdict, record.refusals = None, None, 0
+        _drop_if_empty(state, key, record)
+    elif record.nominated == shown_nomination(pod):
+        record.nominated = None
+        _drop_if_empty(state, key, record)
+
+
+def nomination(state: State, key: PodKey) -> str:
+    """The nomination of a pod that is in force: the one that is decided, else the one that its object shows."""
+    record = state.placements.get(key)
+    if record is not None and record.nominated is not None:
+        return record.nominated
+    return shown_nomination(state.objects.get(PODS, {}).get(key, {}))
+
+
+def _drop_if_empty(state: State, key: PodKey, record: PlacementRecord) -> None:
+    if record == PlacementRecord(uid=record.uid):
+        del state.placements[key]
+
+
+# --- decisions -----------------------------------------------------------------------------------------------------
+
+
+def _known(state: State, key: PodKey, uid: Uid) -> PlacementRecord | None:
+    record = state.placements.get(key)
+    return record if record is not None and record.uid == uid else None
+
+
+def _record_of(state: State, key: PodKey, uid: Uid) -> PlacementRecord | None:
+    """The record of a pod that is there; None for one that is gone, and in logs without objects."""
+    record = state.placements.get(key)
+    if record is not None:
+        return record if record.uid == uid else None
+    pod = state.objects.get(PODS, {}).get(key)
+    if pod is None or pod["metadata"].get("uid", "") != uid:
+        return None
+    record = state.placements[key] = PlacementRecord(uid=uid)
+    return record
+
+
+def _pending(state: State, key: PodKey, uid: Uid) -> PlacementRecord | None:
+    """The record of a pod whose object shows no node."""
+    pod = state.objects.get(PODS, {}).get(key)
+    if pod is None or shown_node(pod):
+        return None
+    return _record_of(state, key, uid)
+
+
+def _placed(state: State, event: decisions.PodPlaced, commit: Commit, seq: Seq) -> None:
+    forget(state, event.pod)
+    record = _pending(state, event.pod, event.uid)
+    if record is not None and not record.bound:
+        record.node, record.writes, record.prepared, record.waits_ms = event.node, event.writes, False, event.waits_ms
+        record.verdict, record.placed_at_ms = None, commit.time_ms
+        if event.writes or event.waits_ms:
+            _nominate(state, event.pod, record, event.node)
+        else:
+            # Its binding ends the nomination, in the object too.
+            record.nominated = None
+    nodes.place_pod(state, event.pod, event.uid, event.node, seq)
+
+
+def _prepared(state: State, event: decisions.PodPrepared, commit: Commit, seq: Seq) -> None:
+    record = _known(state, event.pod, event.uid)
+    if record is not None and record.node == event.node:
+        record.prepared = True
+
+
+def _withdrawn(state: State, event: decisions.PodWithdrawn, commit: Commit, seq: Seq) -> None:
+    record = _known(state, event.pod, event.uid)
+    if record is not None and not record.bound and record.node == event.node:
+        _unplace(state, event.pod, record)
+        record.verdict = PlacementVerdict(reason=event.reason, message=event.message, at_ms=commit.time_ms)
+    nodes.unplace_pod(state, event.pod, event.uid, seq, refused=False)
+
+
+def _unplace(state: State, key: PodKey, record: PlacementRecord) -> None:
+    """The pod has no node, and loses its nomination: the kube-scheduler clears it when a binding fails."""
+    record.node, record.writes, record.prepared = "", (), False
+    record.waits_ms, record.placed_at_ms = 0, UnixMs(0)
+    _nominate(state, key, record, "")
+
+
+def _nominate(state: State, key: PodKey, record: PlacementRecord, node: str) -> None:
+    """Record a nomination, unless the object shows it and no write of another one may be under way."""
+    if record.nominated is not None or shown_nomination(state.objects[PODS][key]) != node:
+        record.nominated = node
+
+
+def _unschedulable(state: State, event: decisions.PodUnschedulable, commit: Commit, seq: Seq) -> None:
+    forget(state, event.pod)
+    record = _pending(state, event.pod, event.uid)
+    if record is not None:
+        record.verdict = PlacementVerdict(
+            reason=event.reason, message=event.message, refusals=event.refusals, at_ms=commit.time_ms
+        )
+
+
+def _nominated(state: State, event: decisions.PodNominated, commit: Commit, seq: Seq) -> None:
+    forget(state, event.pod)
+    record = _pending(state, event.pod, event.uid)
+    if record is None:
+        return
+    _nominate(state, event.pod, record, event.node)
+    _drop_if_empty(state, event.pod, record)
+    for victim in event.victims:
+        doomed = _record_of(state, victim.pod, victim.uid)
+        if doomed is not None:
+            doomed.preempted_by, doomed.budgeted, doomed.preempted = event.pod, victim.budgeted, False
+
+
+# --- effects -------------------------------------------------------------------------------------------------------
+
+
+def _bound(state: State, event: effects.PodBound, commit: Commit, seq: Seq) -> None:
+    forget(state, event.pod)
+    record = _pending(state, event.pod, event.uid)
+    if record is not None:
+        record.node, record.bound = event.node, True
+    nodes.bind_pod(state, event.pod, event.uid, event.node, seq)
+
+
+def _bind_rejected(state: State, event: effects.PodBindRejected, commit: Commit, seq: Seq) -> None:
+    record = _known(state, event.pod, event.uid)
+    if record is not None and not record.bound and record.node == event.node:
+        _unplace(state, event.pod, record)
+        record.refusals += 1
+    nodes.unplace_pod(state, event.pod, event.uid, seq, refused=True)
+
+
+def _preempted(state: State, event: effects.PodPreempted, commit: Commit, seq: Seq) -> None:
+    record = _known(state, event.pod, event.uid)
+    if record is not None and record.preempted_by == event.by:
+        record.preempted = True
+
+
+def _preemption_rejected(state: State, event: effects.PodPreemptionRejected, commit: Commit, seq: Seq) -> None:
+    record = _known(state, event.pod, event.uid)
+    if record is not None and record.preempted_by == event.by:
+        record.preempted_by, record.budgeted, record.preempted = PodKey(""), False, False
+        _drop_if_empty(state, event.pod, record)
+
+
+HANDLERS = (
+    EventHandlers[Never]()
+    .on(facts.SchedulerConfigurationObserved, _configuration_observed)
+    .on(facts.ObjectObserved, _object_observed)
+    .on(facts.ObjectDeleted, _object_deleted)
+    .on(decisions.PodPlaced, _placed)
+    .on(decisions.PodPrepared, _prepared)
+    .on(decisions.PodWithdrawn, _withdrawn)
+    .on(decisions.PodUnschedulable, _unschedulable)
+    .on(decisions.PodNominated, _nominated)
+    .on(effects.PodBound, _bound)
+    .on(effects.PodBindRejected, _bind_rejected)
+    .on(effects.PodPreempted, _preempted)
+    .on(effects.PodPreemptionRejected, _preemption_rejected)
+)
