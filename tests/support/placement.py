@@ -1,5 +1,6 @@
 """Nodes, pods and clusters for tests of placement: short builders, and strategies that meet all that plugins read."""
 
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 from headgate.core.placement.attempt import PlacementAttempt, attempt
 from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.configuration.profiles import read_profiles
+from headgate.core.placement.framework.plugin import Plugin, PluginFactory
 from headgate.core.placement.framework.runtime import Framework
 from headgate.core.placement.objects.metadata import read
 from headgate.core.placement.objects.nodes import NodeObject
@@ -53,20 +55,39 @@ def tell(cluster: PlacementCluster, manifest: Json) -> None:
         cluster.set_node(read(manifest, NodeObject))
 
 
-def framework_of(cluster: PlacementCluster, **profile: Any) -> Framework:
-    """The default profile, or one with other fields, on a cluster."""
-    document = {
+def framework_of(cluster: PlacementCluster, *others: Plugin, **profile: Any) -> Framework:
+    """The default profile, or one with other fields, on a cluster; `others` take part behind the default plugins."""
+    document: Json = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "profiles": [{"schedulerName": "default-scheduler", **profile}],
     }
-    return Framework(read_profiles(document, REGISTRY).by_name["default-scheduler"], cluster)
+    if others:
+        document["profiles"][0].setdefault("plugins", {"multiPoint": {"enabled": [{"name": e.name} for e in others]}})
+    made = {each.name: each for each in others}
+    registry = {**REGISTRY, **{name: PluginFactory(name, partial(_given, plugin)) for name, plugin in made.items()}}
+    return Framework(read_profiles(document, registry).by_name["default-scheduler"], cluster)
+
+
+def _given(plugin: Plugin, arguments: Any) -> Plugin:
+    return plugin
 
 
 def attempted(framework: Framework, key: str, *, start: int = 0, percentage: int = 100) -> PlacementAttempt:
     """An attempt to place a pod of the framework's cluster."""
     cluster = framework.cluster
     return attempt(framework, cluster.pods[key], cluster.index(NodeOrder).scan(start, percentage))
+
+
+def shown(attempt: PlacementAttempt) -> object:
+    """All that an attempt decided, independent of ids and rows."""
+    name_of = attempt.cycle.cluster.name_of
+    names = [name_of(row) for row in attempt.feasible.tolist()]
+    scored = attempt.scored
+    totals = scored.total.tolist() if scored is not None else []
+    raw = {name: each.raw.tolist() for name, each in scored.by_plugin.items()} if scored is not None else {}
+    best = [name_of(row) for row in attempt.best.tolist()]
+    return attempt.path, attempt.verdicts.rejections(), names, raw, totals, best, attempt.node, attempt.message
 
 
 # --- strategies ----------------------------------------------------------------------------------------------------

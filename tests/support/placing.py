@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headgate.core.placement.cluster import PlacementCluster
-from headgate.core.placement.configuration.profiles import Profile, read_profiles
-from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.configuration.profiles import read_profiles
+from headgate.core.placement.framework.profile import Profile
 from headgate.core.placement.framework.runtime import Framework
 from headgate.core.placement.framework.status import PluginStatus
 from headgate.core.placement.objects.metadata import read
@@ -321,7 +321,7 @@ class Asked:
         self.plugin = plugin
         self.cluster = cluster
         self.pod = cluster.shapes.read(manifest)
-        self.cycle = PlacementCycle(runtime, self.pod)
+        self.cycle = runtime.cycle(self.pod)
         before = plugin.pre_filter(self.cycle)
         self.skips = before.status.is_skip
         if not self.skips:

@@ -6,8 +6,9 @@ import pytest
 from tests.support.placement import Json
 
 from headgate.core.config.fields import ConfigurationError
-from headgate.core.placement.configuration.profiles import Profile, read_profiles
-from headgate.core.placement.framework.plugin import PluginFactory
+from headgate.core.placement.configuration.profiles import read_profiles
+from headgate.core.placement.framework.plugin import PluginFactory, Reads
+from headgate.core.placement.framework.profile import Profile
 from headgate.core.placement.framework.status import SUCCESS
 from headgate.core.placement.plugins.registry import REGISTRY
 
@@ -16,6 +17,7 @@ class Everywhere:
     """A plugin of another package that filters and scores."""
 
     name = "Everywhere"
+    filter_reads = score_reads = Reads.NODE
 
     def filter(self, cycle: Any, node: Any) -> Any:
         return SUCCESS
@@ -169,6 +171,6 @@ def test_a_resource_without_weight_has_weight_one() -> None:
     """And a strategy without resources scores cpu and memory."""
     given = {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "example.com/gpu"}]}}
     read = read_profiles(fit(**given), REGISTRY).by_name["default-scheduler"].arguments["NodeResourcesFit"]
-    assert [(each.name, each.weight) for each in read.scoring_strategy.resources] == [("example.com/gpu", 1)]  # type: ignore[attr-defined]
+    assert [(each.name, each.weight) for each in read.scoring_strategy.resources] == [("example.com/gpu", 1)]  # type: ignore[union-attr]
     read = read_profiles(fit(), REGISTRY).by_name["default-scheduler"].arguments["NodeResourcesFit"]
-    assert [(each.name, each.weight) for each in read.scoring_strategy.resources] == [("cpu", 1), ("memory", 1)]  # type: ignore[attr-defined]
+    assert [(each.name, each.weight) for each in read.scoring_strategy.resources] == [("cpu", 1), ("memory", 1)]  # type: ignore[union-attr]

@@ -2,24 +2,23 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.placement import Json, attempted, cluster_of, clusters, framework_of, node, nodes, pod, pods, tell
+from tests.support.placement import (
+    Json,
+    attempted,
+    cluster_of,
+    clusters,
+    framework_of,
+    node,
+    nodes,
+    pod,
+    pods,
+    shown,
+    tell,
+)
 
-from headgate.core.placement.attempt import PlacementAttempt
 from headgate.core.placement.cluster import JOURNAL_LEN_MAX, RowJournal
 from headgate.core.placement.objects.devices import DeviceClass, DeviceClassSpec
 from headgate.core.placement.objects.metadata import MetadataObject
-
-
-def shown(attempt: PlacementAttempt) -> object:
-    """All that an attempt decided, independent of ids and rows."""
-    name_of = attempt.cycle.cluster.name_of
-    names = [name_of(row) for row in attempt.feasible.tolist()]
-    scored = attempt.scored
-    totals = scored.total.tolist() if scored is not None else []
-    raw = {name: each.raw.tolist() for name, each in scored.by_plugin.items()} if scored is not None else {}
-    best = [name_of(row) for row in attempt.best.tolist()]
-    return attempt.path, attempt.verdicts.rejections(), names, raw, totals, best, attempt.node, attempt.message
-
 
 _names = st.sampled_from([f"n{number:02}" for number in range(14)])
 
@@ -100,7 +99,7 @@ def test_a_journal_that_is_too_long_says_so() -> None:
 
 
 def test_answers_are_void_once_an_object_that_they_depend_on_has_changed() -> None:
-    """A device class that provides an extended resource: nodes without the resource no longer lack it."""
+    """A device class that provides an extended resource: it is no longer the node's own resource that is short."""
     wanted: Json = {"example.com/gpu": "1"}
     cluster = cluster_of(node("a"), node("b"), pod("p", **wanted))
     framework = framework_of(cluster)
@@ -109,6 +108,6 @@ def test_answers_are_void_once_an_object_that_they_depend_on_has_changed() -> No
         metadata=MetadataObject(name="gpu"), spec=DeviceClassSpec(extended_resource_name="example.com/gpu")
     )
     cluster.put(DeviceClass, "gpu", gpu)
-    assert attempted(framework, "ns/p").verdicts.counts() == []
+    assert [status.plugin for status, _ in attempted(framework, "ns/p").verdicts.counts()] == ["DynamicResources"]
     cluster.put(DeviceClass, "gpu", None)
-    assert attempted(framework, "ns/p").node == ""
+    assert [status.plugin for status, _ in attempted(framework, "ns/p").verdicts.counts()] == ["NodeResourcesFit"]

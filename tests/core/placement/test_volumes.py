@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -128,12 +127,3 @@ def test_a_pod_without_its_claim_waits_for_it() -> None:
     """The message names the claim."""
     made = Storage().tried("c")
     assert 'persistentvolumeclaim "c" not found' in made.message
-
-
-@pytest.mark.parametrize("source", [{"resourceClaimName": "gpu"}, {"resourceClaimTemplateName": "gpu"}])
-def test_a_pod_with_resource_claims_is_refused_with_the_reason(source: Any) -> None:
-    """Devices are not allocated, so such a pod is never placed without them."""
-    made = Storage().tried(resourceClaims=[{"name": "gpu", **source}])
-    assert not made.node
-    assert "remove spec.resourceClaims" in made.message
-    assert made.rejectors == ("DynamicResources",)

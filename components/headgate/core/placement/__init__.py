@@ -11,6 +11,7 @@ profile. Nothing here acts; what was decided is the result.
     framework      the contract of plugins, the runtime that runs them in order and keeps their answers
     plugins        those of the kube-scheduler
     configuration  KubeSchedulerConfiguration -> profiles
+    extenders      webhooks that take part in an attempt: what they are asked, and what their answers come to
     attempt        pre-filter, filter, score, post-filter: which node, or why none
     preemption     which pods would have to go; queue: who is tried when
     node_info      the first fit that the binder uses for pods of `headgate`

@@ -8,7 +8,7 @@ in which equal states were reached, except rows.
 A row that changes is written into a journal, so that kept answers look again at that row alone (`RowJournal`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from headgate.core.placement.columns import Columns
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.nodes import NodeObject
 from headgate.core.placement.pods import PodInfo, Shapes
+from headgate.core.state.error_text import describe
 
 JOURNAL_LEN_MAX: Final = 65_536
 """Entries of a journal. Who has not looked for longer looks at all rows."""
@@ -93,7 +94,13 @@ class PlacementCluster:
         self._versions: dict[type, int] = {}
         self._nominated_to: dict[str, dict[str, PodInfo]] = {}
         self._nominations: dict[str, str] = {}
+        self.nominations_version = 0
+        """Changes with every nomination."""
         self._indexes: dict[type, ClusterIndex] = {}
+        self._built_on: dict[type, list[type]] = {}
+        self._making: list[type] = []
+        self.index_failures: dict[str, str] = {}
+        """By the name of an index the last error that it raised for a change, and was dropped for."""
 
     # --- what plugins read -----------------------------------------------------------------------------------------
 
@@ -135,14 +142,31 @@ class PlacementCluster:
         return self._nominations.get(pod, "")
 
     def index(self, kind: type[IndexT]) -> IndexT:
-        """The index of a type, made by `kind(cluster)` at first and kept current from then on."""
+        """
+        The index of a type, made by `kind(cluster)` at first and kept current from then on.
+
+        One that raises an exception for a change is dropped, with those that asked for it while they were made. The
+        next question makes them anew; what they raise then is the failure of who asks.
+        """
+        if self._making:
+            self._built_on.setdefault(self._making[-1], []).append(kind)
         known = self._indexes.get(kind)
         if known is None:
-            known = self._indexes[kind] = kind(self)  # type: ignore[call-arg]
-            for info in self.columns.nodes():
-                known.node_set(info, None)
+            known = self._made(kind)
         assert isinstance(known, kind)
         return known
+
+    def _made(self, kind: type[IndexT]) -> IndexT:
+        self._built_on.pop(kind, None)
+        self._making.append(kind)
+        try:
+            made = kind(self)  # type: ignore[call-arg]
+            for info in self.columns.nodes():
+                made.node_set(info, None)
+        finally:
+            self._making.pop()
+        self._indexes[kind] = made
+        return made
 
     # --- what the owner tells --------------------------------------------------------------------------------------
 
@@ -161,8 +185,7 @@ class PlacementCluster:
             info.set_node(node)
             self.columns.node_changed(info)
         self.node_journal.add(info.row)
-        for index in self._indexes.values():
-            index.node_set(info, old)
+        self._tell(lambda index: index.node_set(info, old))
 
     def remove_node(self, name: str) -> None:
         """A node is gone. Pods that are still on it count again if it comes back."""
@@ -174,8 +197,7 @@ class PlacementCluster:
         self.columns.remove(name)
         self.node_journal.add(info.row)
         self.pod_journal.add(info.row)
-        for index in self._indexes.values():
-            index.node_removed(info)
+        self._tell(lambda index: index.node_removed(info))
 
     def set_pod(self, pod: PodInfo) -> None:
         """A pod exists or has changed: it takes up what it requests on its node, unless it is over."""
@@ -202,6 +224,8 @@ class PlacementCluster:
     def nominate(self, key: str, node: str) -> None:
         """A pod is nominated to a node, or ("") to none."""
         before = self._nominations.pop(key, "")
+        if before or node:
+            self.nominations_version += 1
         if before:
             del self._nominated_to[before][key]
             if not self._nominated_to[before]:
@@ -218,8 +242,7 @@ class PlacementCluster:
         else:
             objects[key] = value
         self._versions[kind] = self._versions.get(kind, 0) + 1
-        for index in self._indexes.values():
-            index.object_put(kind, key)
+        self._tell(lambda index: index.object_put(kind, key))
 
     # --- pods on nodes ---------------------------------------------------------------------------------------------
 
@@ -230,8 +253,7 @@ class PlacementCluster:
             return
         info.add(pod)
         self._touched(info)
-        for index in self._indexes.values():
-            index.pod_added(pod, info)
+        self._tell(lambda index: index.pod_added(pod, info))
 
     def _take_off(self, key: str) -> PodInfo | None:
         pod = self.pods.pop(key, None)
@@ -246,9 +268,24 @@ class PlacementCluster:
             return pod
         info.remove(pod)
         self._touched(info)
-        for index in self._indexes.values():
-            index.pod_removed(pod, info)
+        self._tell(lambda index: index.pod_removed(pod, info))
         return pod
+
+    def _tell(self, change: Callable[[ClusterIndex], None]) -> None:
+        """Tell all indexes a change, which has happened, whatever they make of it."""
+        broken: list[type] = []
+        for kind, index in list(self._indexes.items()):
+            try:
+                change(index)
+            except MemoryError:
+                raise
+            except Exception as failure:  # noqa: BLE001 - an index may be of another package
+                self.index_failures[kind.__name__] = describe(failure)
+                broken.append(kind)
+        while broken:
+            gone = broken.pop()
+            self._indexes.pop(gone, None)
+            broken.extend(kind for kind in self._indexes if gone in self._built_on.get(kind, ()))
 
     def _touched(self, info: NodeInfo) -> None:
         self.columns.pods_changed(info)

@@ -2,18 +2,20 @@
 The nodes as flat columns: one array per resource and property, one row per node.
 
 Rows are places that nodes keep while they exist; a freed row is used again, and `alive` tells which ones have a node.
-Columns of a resource or label exist from the first time that they are asked for, and are kept current from then on.
-Text is interned: a label column has ids, 0 for absent, and `taints` has ids of distinct lists of taints, so that a
-plugin evaluates each distinct list once. Arrays are as long as there are rows; they are read-only for plugins.
+Columns of a resource or label exist from the first time that they are asked for, and are kept current from then on;
+that of a label until no node has the label any more. Text is interned: a label column has ids, 0 for absent, and
+`taints` has ids of distinct lists of taints, so that a plugin evaluates each distinct list once. An id is that of
+another value once no node has the value. Arrays are as long as there are rows; they are read-only for plugins.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.core.placement.arrays import Ints, Rows
+from headgate.core.placement.node_columns import InternedColumn, NodeColumn, NumberColumn
 from headgate.core.placement.nodes import NodeInfo
 from headgate.events.objects import Taint
 
@@ -21,28 +23,7 @@ Bools = NDArray[np.bool_]
 
 _ROWS_FIRST: Final = 64
 
-
-class NodeColumn:
-    """One growing array and what fills it."""
-
-    __slots__ = ("_array", "value_of")
-
-    def __init__(self, value_of: Callable[[NodeInfo], int], kind: type[np.generic], capacity: int) -> None:
-        self.value_of = value_of
-        self._array: NDArray[Any] = np.zeros(capacity, dtype=kind)
-
-    def set(self, row: int, value: int) -> None:
-        """One row has another value."""
-        if row >= len(self._array):
-            self._array = np.concatenate((self._array, np.zeros_like(self._array)))
-        self._array[row] = value
-
-    def values(self, size: int) -> NDArray[Any]:
-        """The array, for so many rows."""
-        if size > len(self._array):
-            more = np.zeros(max(size - len(self._array), len(self._array)), dtype=self._array.dtype)
-            self._array = np.concatenate((self._array, more))
-        return self._array[:size]
+ColumnT = TypeVar("ColumnT", bound=NodeColumn)
 
 
 class Columns:
@@ -56,15 +37,18 @@ class Columns:
         self._free: list[int] = []
         self._of_nodes: dict[str, NodeColumn] = {}
         self._of_pods: dict[str, NodeColumn] = {}
-        self._label_values: dict[str, dict[str, int]] = {}
-        self._taint_ids: dict[tuple[Taint, ...], int] = {(): 0}
-        self.taint_lists: list[tuple[Taint, ...]] = [()]
-        """The distinct lists of taints, by the ids of the column `taints`."""
-        self._alive = self._of_nodes["alive"] = NodeColumn(lambda _: 1, np.bool_, _ROWS_FIRST)
+        self._labels: dict[str, InternedColumn[str | None]] = {}
+        self._label_nodes: dict[str, int] = {}
+        """How many nodes have each label."""
+        self._labels_by_row: list[Mapping[str, str]] = []
+        self._nowhere: InternedColumn[str | None] = InternedColumn(lambda _: None, None, _ROWS_FIRST)
+        """The column of all labels that no node has."""
+        self._alive = self._node_column("alive", lambda _: 1, np.bool_)
         self._unschedulable = self._node_column(
             "unschedulable", lambda info: int(info.node.spec.unschedulable), np.bool_
         )
-        self._taints = self._node_column("taints", lambda info: self._taint_id(info.node.spec.taints))
+        self._taints = InternedColumn[tuple[Taint, ...]](lambda info: info.node.spec.taints, (), _ROWS_FIRST)
+        self._of_nodes["taints"] = self._taints
         self._pod_count = self._pod_column("pods", lambda info: len(info.pods))
 
     # --- what plugins read -----------------------------------------------------------------------------------------
@@ -83,6 +67,11 @@ class Columns:
     def taints(self) -> Ints:
         """Ids of lists of taints (`taint_lists`)."""
         return self._taints.values(self.size)
+
+    @property
+    def taint_lists(self) -> Sequence[tuple[Taint, ...]]:
+        """The distinct lists of taints, by the ids of the column `taints`."""
+        return self._taints.by_id
 
     @property
     def pod_count(self) -> Ints:
@@ -120,16 +109,15 @@ class Columns:
 
     def label(self, key: str) -> Ints:
         """Ids of the values of a label (`label_ids`); 0 where a node does not have it."""
-        column = self._of_nodes.get(f"label {key}")
-        if column is None:
-            ids = self._label_values.setdefault(key, {})
-            column = self._node_column(f"label {key}", lambda info: _label_id(ids, info.node.metadata.labels.get(key)))
-        return column.values(self.size)
+        return self._label(key).values(self.size)
 
-    def label_ids(self, key: str) -> Mapping[str, int]:
-        """The ids of the values of a label that any node has had since its column exists."""
-        self.label(key)
-        return self._label_values[key]
+    def label_ids(self, key: str) -> Mapping[str | None, int]:
+        """The ids of the values of a label that nodes have."""
+        return self._label(key).ids
+
+    def label_values(self, key: str) -> Sequence[str | None]:
+        """The value of a label by id; None for 0, and for an id that no node has."""
+        return self._label(key).by_id
 
     def all_rows(self) -> Rows:
         """The rows that have a node, ascending."""
@@ -152,6 +140,7 @@ class Columns:
         if row == self.size:
             self.size += 1
             self.infos.append(None)
+            self._labels_by_row.append({})
         self.infos[row] = info
         self.rows[info.name] = row
         self.node_changed(info)
@@ -162,45 +151,59 @@ class Columns:
         row = self.rows.pop(name)
         self.infos[row] = None
         self._free.append(row)
-        for column in self._of_nodes.values():
-            column.set(row, 0)
-        for column in self._of_pods.values():
-            column.set(row, 0)
+        for column in (*self._of_nodes.values(), *self._labels.values(), *self._of_pods.values()):
+            column.clear(row)
+        self._count_labels(row, {})
         return row
 
     def node_changed(self, info: NodeInfo) -> None:
         """The Node object of a row is another one."""
-        for column in self._of_nodes.values():
-            column.set(info.row, column.value_of(info))
+        for column in (*self._of_nodes.values(), *self._labels.values()):
+            column.update(info)
+        self._count_labels(info.row, info.node.metadata.labels)
 
     def pods_changed(self, info: NodeInfo) -> None:
         """The pods of a row are other ones."""
         for column in self._of_pods.values():
-            column.set(info.row, column.value_of(info))
+            column.update(info)
 
     # --- columns ---------------------------------------------------------------------------------------------------
 
     def _node_column(
         self, name: str, value_of: Callable[[NodeInfo], int], kind: type[np.generic] = np.int64
     ) -> NodeColumn:
-        return self._filled(self._of_nodes, name, NodeColumn(value_of, kind, max(self.size, _ROWS_FIRST)))
+        column = self._of_nodes[name] = NumberColumn(value_of, kind, max(self.size, _ROWS_FIRST))
+        return self._filled(column)
 
     def _pod_column(self, name: str, value_of: Callable[[NodeInfo], int]) -> NodeColumn:
-        return self._filled(self._of_pods, name, NodeColumn(value_of, np.int64, max(self.size, _ROWS_FIRST)))
+        column = self._of_pods[name] = NumberColumn(value_of, np.int64, max(self.size, _ROWS_FIRST))
+        return self._filled(column)
 
-    def _filled(self, columns: dict[str, NodeColumn], name: str, column: NodeColumn) -> NodeColumn:
-        columns[name] = column
+    def _label(self, key: str) -> InternedColumn[str | None]:
+        known = self._labels.get(key)
+        if known is not None:
+            return known
+        if key not in self._label_nodes:
+            return self._nowhere
+        capacity = max(self.size, _ROWS_FIRST)
+        column = self._labels[key] = InternedColumn(lambda info: info.node.metadata.labels.get(key), None, capacity)
+        return self._filled(column)
+
+    def _filled(self, column: ColumnT) -> ColumnT:
         for info in self.nodes():
-            column.set(info.row, column.value_of(info))
+            column.update(info)
         return column
 
-    def _taint_id(self, taints: tuple[Taint, ...]) -> int:
-        known = self._taint_ids.get(taints)
-        if known is None:
-            known = self._taint_ids[taints] = len(self.taint_lists)
-            self.taint_lists.append(taints)
-        return known
-
-
-def _label_id(ids: dict[str, int], value: str | None) -> int:
-    return 0 if value is None else ids.setdefault(value, len(ids) + 1)
+    def _count_labels(self, row: int, labels: Mapping[str, str]) -> None:
+        """The node of a row has these labels. The columns of labels that no node has any more are dropped."""
+        old = self._labels_by_row[row]
+        self._labels_by_row[row] = labels
+        for key in labels:
+            if key not in old:
+                self._label_nodes[key] = self._label_nodes.get(key, 0) + 1
+        for key in old:
+            if key not in labels:
+                self._label_nodes[key] -= 1
+                if not self._label_nodes[key]:
+                    del self._label_nodes[key]
+                    self._labels.pop(key, None)

@@ -69,8 +69,8 @@ class NodeInfo:
 
     def set_node(self, node: NodeObject) -> None:
         """The Node object is another one."""
-        self.node = node
         self.allocatable = allocatable_of(node)
+        self.node = node
 
     def clone(self) -> "NodeInfo":
         """A copy for hypotheses."""

@@ -13,14 +13,12 @@ import msgspec
 
 from headgate.core.kubernetes.conditions import parse_rfc3339
 from headgate.core.placement.objects.metadata import MetadataObject, Owner, read
-from headgate.core.placement.objects.pods import PodObject, PodSpecObject, PodStatusObject
+from headgate.core.placement.objects.pods import ENDED, PodObject, PodSpecObject, PodStatusObject
 from headgate.core.placement.requests import Amounts, PodRequests, requests_of, scored_requests
 from headgate.events.ids import UnixMs
 
 SHAPES_MAX: Final = 20_000
 """Shapes that are kept. Beyond it they are forgotten: equal pods then share less, which costs time and nothing else."""
-
-_FINAL_PHASES: Final = ("Succeeded", "Failed")
 
 HostPort = tuple[str, str, int]
 """Host IP (0.0.0.0 for all), protocol, port."""
@@ -115,7 +113,7 @@ class Shapes:
             node_name=pod.spec.node_name,
             nominated_node_name=status.nominated_node_name,
             is_terminating=metadata.deletion_timestamp is not None,
-            is_over=status.phase in _FINAL_PHASES,
+            is_over=status.phase in ENDED,
             started_ms=parse_rfc3339(status.start_time) if status.start_time else None,
             object=pod,
         )

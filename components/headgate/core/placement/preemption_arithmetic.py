@@ -6,17 +6,17 @@ filter that is not skipped reads Node objects alone, or asks for free amounts (`
 are and is only eased by fewer pods (`EasedFilter`). `tests/core/placement` holds both equal.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.core.placement.arrays import Ints, Rows
+from headgate.core.placement.claims import NominatedClaims
+from headgate.core.placement.framework.amounts import AmountsQuestion, is_static
 from headgate.core.placement.framework.cycle import PlacementCycle
-from headgate.core.placement.framework.plugin import Reads
 from headgate.core.placement.framework.steps import FilterStep
-from headgate.core.placement.framework.supposing import AmountsFilter, EasedFilter
+from headgate.core.placement.framework.supposing import EasedFilter
 from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.preemption_budgets import UNPROTECTED, Budgets
 from headgate.core.placement.preemption_dry_run import NO_VICTIMS
@@ -33,31 +33,29 @@ SIMULATE: Final = -1
 class Arithmetic:
     """The preemption of one pod, in arrays. `of` makes it for pods that it holds for."""
 
-    def __init__(
-        self, cycle: PlacementCycle, steps: list[FilterStep], asking: AmountsFilter, amounts: Mapping[str, int]
-    ) -> None:
+    def __init__(self, cycle: PlacementCycle, steps: list[FilterStep], question: AmountsQuestion) -> None:
         self._cycle = cycle
         self._columns = cycle.cluster.columns
         self._steps = steps
-        self._asking = asking
-        self._amounts = amounts
+        self._question = question
+        self._amounts = question.wanted
         self._priority = cycle.pod.priority
         self._pods = cycle.cluster.index(PodsByImportance)
         self._pods.refresh()
-        self._claimed = self._claims()
+        self._claims = cycle.cluster.index(NominatedClaims).of(cycle.pod)
 
     @classmethod
     def of(cls, cycle: PlacementCycle) -> "Arithmetic | None":
         """For the pod of a cycle; None if sums do not tell of any node."""
         steps: list[FilterStep] = [step for step in cycle.framework.filters if step.name not in cycle.skipped_filters]
-        asking: AmountsFilter | None = None
+        question = AmountsQuestion.of(cycle, steps)
+        if question is None:
+            return None
         for step in steps:
-            if isinstance(step.plugin, AmountsFilter) and asking is None:
-                asking = step.plugin
-            elif not _is_static(step) and not (isinstance(step.plugin, EasedFilter) and step.plugin.is_eased(cycle)):
+            is_eased = isinstance(step.plugin, EasedFilter) and step.plugin.is_eased(cycle)
+            if not (step is question.step or is_static(step) or is_eased):
                 return None
-        amounts = asking.amounts(cycle) if asking is not None else None
-        return cls(cycle, steps, asking, amounts) if asking is not None and amounts is not None else None
+        return cls(cycle, steps, question)
 
     # --- fitting ---------------------------------------------------------------------------------------------------
 
@@ -71,65 +69,25 @@ class Arithmetic:
         is_eased = False
         for step in self._steps:
             open_places = np.flatnonzero(ids == 0)
-            if step.plugin is self._asking:
-                ids[open_places] = self._lacking(rows[open_places], step.name)
+            if step is self._question.step:
+                ids[open_places] = self._question.lacking(rows[open_places], self._used)
                 continue
             said = step.answer_rows(self._cycle, rows[open_places])
-            if not _is_static(step):
+            if not is_static(step):
                 is_eased = True
                 said = np.where(said != 0, SIMULATE, 0)
             ids[open_places] = said
-        if is_eased and self._claimed:
-            ids[self._claimed[PODS][rows] > 0] = SIMULATE
+        if is_eased and self._claims:
+            ids[self._claims.is_claimed[rows]] = SIMULATE
         ids[self._pods.below(self._priority, PODS)[rows] == 0] = self._cycle.statuses.id_of(NO_VICTIMS)
         return ids
-
-    def _lacking(self, rows: Rows, name: str) -> Ints:
-        """Per row the id of the rejection for want of something; 0 where there is enough."""
-        lacks = np.zeros(len(rows), dtype=np.int64)
-        for bit, (resource, wanted) in enumerate(self._amounts.items()):
-            allocatable = self._columns.allocatable(resource)[rows]
-            lacking = self._used(rows, resource) > allocatable
-            lacks |= lacking.astype(np.int64) << bit
-            if resource != PODS:
-                final = lacking & (wanted > allocatable)
-                lacks |= final.astype(np.int64) << len(self._amounts)
-        if not lacks.any():
-            return lacks
-        distinct, inverse = np.unique(lacks, return_inverse=True)
-        return np.array([self._rejection(lack, name) for lack in distinct.tolist()], dtype=np.int64)[inverse]
-
-    def _rejection(self, lack: int, name: str) -> int:
-        resources = [resource for bit, resource in enumerate(self._amounts) if lack >> bit & 1]
-        if not resources:
-            return 0
-        is_final = bool(lack >> len(self._amounts) & 1)
-        return self._cycle.statuses.id_of(self._asking.lacking(resources, is_final=is_final).of(name))
 
     def _used(self, rows: Rows, resource: str) -> Ints:
         """Per row what would be used of a resource without pods of lower priority, and with this one."""
         columns = self._columns
         used = columns.pod_count[rows] if resource == PODS else columns.requested(resource)[rows]
         used = used - self._pods.below(self._priority, resource)[rows] + self._amounts[resource]
-        claimed = self._claimed.get(resource)
-        return used if claimed is None else used + claimed[rows]
-
-    def _claims(self) -> dict[str, Ints]:
-        """Per row what pods are nominated to the node for that this one may not displace, where there are any."""
-        cluster = self._cycle.cluster
-        claimed: dict[str, Ints] = {}
-        for name in cluster.nominated_nodes():
-            node = cluster.node(name)
-            yielding = self._cycle.framework.yielding_to(self._cycle.pod, name) if node is not None else ()
-            if node is None or not yielding:
-                continue
-            if not claimed:
-                claimed = {resource: np.zeros(self._columns.size, dtype=np.int64) for resource in self._amounts}
-            for resource, sums in claimed.items():
-                sums[node.row] += sum(
-                    1 if resource == PODS else pod.requests.requests.get(resource, 0) for pod in yielding
-                )
-        return claimed
+        return used + self._claims.of(resource)[rows] if self._claims else used
 
     # --- victims ---------------------------------------------------------------------------------------------------
 
@@ -219,11 +177,6 @@ class Arithmetic:
         violating = np.zeros_like(is_lower)
         violating[protected[exceeded], places[exceeded]] = True
         return violating
-
-
-def _is_static(step: FilterStep) -> bool:
-    """Whether a filter reads Node objects alone."""
-    return step.reads in (Reads.NODE, Reads.NODES)
 
 
 def _ranks(keys: Ints, places: Ints) -> Ints:

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from headgate.core.placement.framework.cycle import PlacementCycle
-from headgate.core.placement.framework.status import SUCCESS, PluginStatus, error, unresolvable
+from headgate.core.placement.framework.status import SUCCESS, PluginError, PluginStatus, error, unresolvable
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.preemption_budgets import Budgets
@@ -41,7 +41,14 @@ def importance(pod: PodInfo) -> tuple[int, int, str]:
 
 
 def dry_run(cycle: PlacementCycle, node: NodeInfo) -> PreemptionDryRun:
-    """Preemption on one node, simulated with all filters."""
+    """Preemption on one node, simulated with all filters. Where one of them fails, preemption is of no use."""
+    try:
+        return _simulated(cycle, node)
+    except PluginError as failure:
+        return PreemptionDryRun(failure.status)
+
+
+def _simulated(cycle: PlacementCycle, node: NodeInfo) -> PreemptionDryRun:
     lower = [pod for pod in node.pods.values() if pod.priority < cycle.pod.priority]
     if not lower:
         return PreemptionDryRun(NO_VICTIMS)

@@ -63,9 +63,16 @@ def found_of(runs: Sequence[tuple[int, PreemptionDryRun]]) -> FoundCandidates:
         highest=column(lambda run: run.victims[0].priority),
         priorities=column(lambda run: sum(pod.priority + 2**31 for pod in run.victims)),
         counts=column(lambda run: len(run.victims)),
-        started=column(lambda run: NOT_STARTED if (at := run.victims[0].started_ms) is None else at),
+        started=column(lambda run: _earliest_start(run.victims)),
         victims_of=lambda place: runs[place][1].victims,
     )
+
+
+def _earliest_start(victims: Sequence[PodInfo]) -> int:
+    """When the first of the victims of the highest priority has started (GetEarliestPodStartTime)."""
+    highest = max(pod.priority for pod in victims)
+    starts = (pod.started_ms for pod in victims if pod.priority == highest)
+    return min(NOT_STARTED if at is None else at for at in starts)
 
 
 def joined(parts: Sequence[FoundCandidates]) -> FoundCandidates:

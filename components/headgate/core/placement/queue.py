@@ -9,6 +9,7 @@ it in); or it is in flight, being tried. The owner tells the queue what happens 
 There are as many pods here as there are pods without a node. Source: scheduling_queue.go of the kube-scheduler, with
 the feature gates of v1.36 (SchedulerQueueingHints, SchedulerPopFromBackoffQ).
 """
+# Over 400 lines: one queue; each of its methods moves pods between the same four places.
 
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -18,7 +19,7 @@ from sortedcontainers import SortedDict
 
 from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.framework.events import Hint
-from headgate.core.placement.framework.status import Code
+from headgate.core.placement.framework.status import PluginStatus
 from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.queue_entry import (
     WINDOW_MS,
@@ -32,6 +33,7 @@ from headgate.core.placement.queue_entry import (
 from headgate.core.placement.queue_events import FORCE_ACTIVATE, UNSCHEDULABLE_TIMEOUT, ClusterEvent, pod_updates
 from headgate.core.placement.queue_hints import Interest, Interests, QueueProfile
 from headgate.core.placement.queue_in_flight import Flight, Happened, InFlight
+from headgate.core.placement.queue_plugins import QueuePlugins
 from headgate.core.placement.queue_pool import UnschedulablePool
 from headgate.events.ids import UnixMs
 
@@ -66,7 +68,8 @@ class Queue:
         self._cluster = cluster
         self._profiles = profiles
         self._limits = limits
-        self._interests = Interests(profiles)
+        self._plugins = QueuePlugins(profiles)
+        self._interests = Interests(profiles, self._plugins.failures)
         self._pods: dict[str, QueuedPod] = {}
         self._active: SortedDict[Any, QueuedPod] = SortedDict()
         self._backoff: SortedDict[Any, QueuedPod] = SortedDict()
@@ -111,13 +114,15 @@ class Queue:
             times.append(UnixMs(first + self._limits.unschedulable_ms_max + 1))
         return min(times, default=None)
 
+    def plugin_failures(self) -> Mapping[tuple[str, str], PluginStatus]:
+        """By plugin and extension point, the last failure of a plugin that the queue has asked."""
+        return self._plugins.failures
+
     def hints(self, event: ClusterEvent, old: Any, new: Any) -> dict[str, dict[str, Hint]]:
         """What each plugin that rejected a pod says of an event, by pod and plugin. Without effect."""
-        return {
-            queued.pod.key: said
-            for queued in self._pool
-            if (said := self._interests.of(event).hints(queued, old, new, self._cluster))
-        }
+        interest = self._interests.of(event)
+        asked = ((queued.pod.key, interest.hints(queued, old, new, self._cluster)) for queued in self._pool)
+        return {key: said for key, said in asked if said}
 
     # --- pods come, change and go ----------------------------------------------------------------------------------
 
@@ -217,6 +222,25 @@ class Queue:
             self._to_pool(queued)
         return queued.place
 
+    def back(self, queued: QueuedPod, pod: PodInfo, now_ms: UnixMs) -> list[Move]:
+        """
+        What was decided about a pod could not be carried out: it is tried again after a pause.
+
+        `queued` is what `pop` gave when it was decided, or a new one.
+        """
+        waiting = self._pods.get(pod.key)
+        before = None
+        if waiting is not None:
+            queued, before = waiting, waiting.place
+            self._take_out(queued)
+        queued.pod = pod
+        queued.hint_keys.clear()
+        queued.rejectors, queued.pending = (), ()
+        queued.errors += 1
+        queued.queued_ms = now_ms
+        self._requeue(queued, _Strategy.AFTER_BACKOFF, now_ms)
+        return [Move(pod.key, before, queued.place)] if queued.place != before else []
+
     def done(self, queued: QueuedPod) -> None:
         """An attempt is over and needs no events any more: the pod is being bound, or is gone. Safe to repeat."""
         self._in_flight.done(queued.pod)
@@ -251,7 +275,7 @@ class Queue:
             while heap and heap.peekitem(0)[0][0] < window:
                 queued = heap.peekitem(0)[1]
                 self._to_active(queued, is_checked=True)
-                moves.append(Move(queued.pod.key, Place.BACKOFF, Place.ACTIVE))
+                moves.append(Move(queued.pod.key, Place.BACKOFF, queued.place))
         return moves
 
     def flush_unschedulable(self, now_ms: UnixMs) -> list[Move]:
@@ -325,31 +349,44 @@ class Queue:
 
     def _to_active(self, queued: QueuedPod, *, is_checked: bool = False) -> None:
         self._take_out(queued)
-        if not is_checked and not self._passes_pre_enqueue(queued):
+        if not is_checked and not self._plugins.let_in(queued):
             self._to_pool(queued)
             return
-        self._put(queued, Place.ACTIVE, self._active, self._rank(queued))
+        self._put_in_order(queued, Place.ACTIVE, self._active)
 
     def _to_backoff(self, queued: QueuedPod) -> None:
         self._take_out(queued)
-        if not self._passes_pre_enqueue(queued):
+        if not self._plugins.let_in(queued):
             self._to_pool(queued)
             return
-        end_ms = backoff_end_ms(self._limits, queued)
         if queued.is_by_error:
-            self._put(queued, Place.BACKOFF, self._errors, (end_ms, queued.pod.key))
+            self._put_among_errors(queued)
         else:
-            self._put(queued, Place.BACKOFF, self._backoff, (end_ms, self._rank(queued)))
+            self._put_in_order(queued, Place.BACKOFF, self._backoff, backoff_end_ms(self._limits, queued))
 
     def _to_pool(self, queued: QueuedPod) -> None:
         queued.place = Place.GATED if queued.gated_by else Place.UNSCHEDULABLE
         self._pods[queued.pod.key] = queued
         self._pool.add(queued)
 
-    def _put(self, queued: QueuedPod, place: Place, heap: "SortedDict[Any, QueuedPod]", rank: Any) -> None:
+    def _put_in_order(
+        self, queued: QueuedPod, place: Place, heap: "SortedDict[Any, QueuedPod]", *before: UnixMs
+    ) -> None:
+        rank = self._plugins.put_in_order(heap, queued, before)
+        if rank is not None:
+            self._is_at(queued, place, rank)
+            return
+        queued.rejectors = queued.pending = ()
+        self._to_pool(queued)
+
+    def _put_among_errors(self, queued: QueuedPod) -> None:
+        rank = (backoff_end_ms(self._limits, queued), queued.pod.key)
+        self._errors[rank] = queued
+        self._is_at(queued, Place.BACKOFF, rank)
+
+    def _is_at(self, queued: QueuedPod, place: Place, rank: Any) -> None:
         queued.place, queued.rank = place, rank
         self._pods[queued.pod.key] = queued
-        heap[rank] = queued
 
     def _take_out(self, queued: QueuedPod) -> None:
         """Out of the place where it is, if it is in any."""
@@ -373,28 +410,10 @@ class Queue:
         queued.hint_keys.clear()
         match place:
             case Place.ACTIVE:
-                self._put(queued, place, self._active, self._rank(queued))
+                self._put_in_order(queued, place, self._active)
+            case Place.BACKOFF if is_by_error:
+                self._put_among_errors(queued)
             case Place.BACKOFF:
-                end_ms = backoff_end_ms(self._limits, queued)
-                rank = (end_ms, queued.pod.key if is_by_error else self._rank(queued))
-                self._put(queued, place, self._errors if is_by_error else self._backoff, rank)
+                self._put_in_order(queued, place, self._backoff, backoff_end_ms(self._limits, queued))
             case _:
                 self._to_pool(queued)
-
-    def _rank(self, queued: QueuedPod) -> Any:
-        """The key in active: that of the QueueSort plugin, and by name where it makes no difference."""
-        sort = self._profiles[queued.pod.spec.scheduler_name].sort
-        return (sort.sort_key(queued.pod, queued.queued_ms), queued.pod.key)
-
-    def _passes_pre_enqueue(self, queued: QueuedPod) -> bool:
-        """Ask the PreEnqueue plugins, first the one that kept the pod out before; which one does so is written down."""
-        profile = self._profiles[queued.pod.spec.scheduler_name]
-        for plugin in sorted(profile.pre_enqueue, key=lambda each: each.name != queued.gated_by):
-            status = plugin.pre_enqueue(profile.cycle(queued.pod))
-            if status.code != Code.SUCCESS:
-                if plugin.name not in queued.rejectors:
-                    queued.rejectors = tuple(sorted((*queued.rejectors, plugin.name)))
-                queued.gated_by = plugin.name
-                return False
-        queued.gated_by = ""
-        return True

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.core.placement.framework.status import SUCCESS, PluginStatus
 from headgate.core.placement.pods import PodInfo
 from headgate.events.ids import UnixMs
 
@@ -45,7 +46,7 @@ class QueuedPod(msgspec.Struct):
 
     `queued_ms` is when it came or was last tried, `attempts` how often. `failures` counts rejections and `errors` the
     errors since the last rejection. `rejectors` are the plugins that rejected it last, `pending` those of them that
-    wait for something of their own; `gated_by` is the plugin that keeps it out of the queue.
+    wait for something of their own; `gated_by` is the plugin that keeps it out of the queue, by the answer `gate`.
     """
 
     pod: PodInfo
@@ -56,6 +57,7 @@ class QueuedPod(msgspec.Struct):
     rejectors: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
     gated_by: str = ""
+    gate: PluginStatus = SUCCESS
     place: Place | None = None
     """None while it is being tried."""
     rank: Any = None

@@ -2,7 +2,8 @@
 Which plugins care about an event, and what their hints say of a pod that they have rejected.
 
 The registrations of all profiles are matched once per kind of event. Hints that read a part of a pod's shape
-(`EventHint.key`) are asked once per event for all pods that are equal in it.
+(`EventHint.key`) are asked once per event for all pods that are equal in it. A hint that raises an exception counts as
+Queue, as in the kube-scheduler: an attempt too many is better than a pod that is forgotten.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,16 +12,22 @@ from typing import Any, Final
 import msgspec
 
 from headgate.core.placement.cluster import PlacementCluster
+from headgate.core.placement.extenders.calls import EXTENDER
+from headgate.core.placement.framework.asking import failed
 from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.events import EventHint, Hint
 from headgate.core.placement.framework.plugin import EnqueueExtensions, Plugin, PreEnqueuePlugin, QueueSortPlugin
 from headgate.core.placement.framework.runtime import Framework
+from headgate.core.placement.framework.status import PluginStatus
 from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.queue_entry import QueuedPod
 from headgate.core.placement.queue_events import ClusterEvent, EventRegistration, registrations
 
 _REJECTING: Final = ("preEnqueue", "preFilter", "filter", "reserve", "permit", "preBind")
 """The extension points whose plugins can reject a pod."""
+
+QUEUEING_HINT: Final = "QueueingHint"
+"""What failures of hints are named by."""
 
 
 class QueueProfile(msgspec.Struct, frozen=True):
@@ -39,11 +46,15 @@ def queue_profile(framework: Framework) -> QueueProfile:
     assert isinstance(sort, QueueSortPlugin), f"{sort.name} does not sort"
     gates = [plugins[name] for name in points.get("preEnqueue", ())]
     rejecting = dict.fromkeys(name for point in _REJECTING for name in points.get(point, ()))
+    declared = [(name, _events_of(plugins[name])) for name in rejecting]
+    if framework.extenders:
+        # What an extender decides by is not known: any event may help.
+        declared.insert(0, (EXTENDER, None))
     return QueueProfile(
         cycle=framework.cycle,
         sort=sort,
         pre_enqueue=tuple(gate for gate in gates if isinstance(gate, PreEnqueuePlugin)),
-        registrations=registrations((name, _events_of(plugins[name])) for name in rejecting),
+        registrations=registrations(declared),
     )
 
 
@@ -51,11 +62,16 @@ def _events_of(plugin: Plugin) -> tuple[EventHint, ...] | None:
     return plugin.events() if isinstance(plugin, EnqueueExtensions) else None
 
 
+Failures = dict[tuple[str, str], PluginStatus]
+"""By plugin and extension point the last failure of it."""
+
+
 class Interest:
     """Who cares about one kind of event: all profiles' plugins, and the registrations by profile."""
 
-    def __init__(self, by_profile: Mapping[str, tuple[EventRegistration, ...]]) -> None:
+    def __init__(self, by_profile: Mapping[str, tuple[EventRegistration, ...]], failures: Failures) -> None:
         self._by_profile = by_profile
+        self._failures = failures
         self.plugins = tuple(dict.fromkeys(each.plugin for registered in by_profile.values() for each in registered))
         """The plugins, by name."""
 
@@ -72,7 +88,7 @@ class Interest:
         """The plugins that rejected a pod and whose hint says Queue. `memo` is of one event."""
         for each in self._by_profile[queued.pod.spec.scheduler_name]:
             is_rejector = each.plugin in queued.rejectors or each.plugin in queued.pending
-            if is_rejector and _hint(each, queued, old, new, cluster, memo) == Hint.QUEUE:
+            if is_rejector and self._said(each, queued, old, new, cluster, memo) == Hint.QUEUE:
                 yield each.plugin
 
     def hints(self, queued: QueuedPod, old: Any, new: Any, cluster: PlacementCluster) -> dict[str, Hint]:
@@ -81,15 +97,32 @@ class Interest:
         for each in self._by_profile[queued.pod.spec.scheduler_name]:
             is_rejector = each.plugin in queued.rejectors or each.plugin in queued.pending
             if is_rejector and said.get(each.plugin) != Hint.QUEUE:
-                said[each.plugin] = _hint(each, queued, old, new, cluster, {})
+                said[each.plugin] = self._said(each, queued, old, new, cluster, {})
         return said
+
+    def _said(
+        self,
+        registered: EventRegistration,
+        queued: QueuedPod,
+        old: Any,
+        new: Any,
+        cluster: PlacementCluster,
+        memo: dict[Any, Hint],
+    ) -> Hint:
+        try:
+            return _hint(registered, queued, old, new, cluster, memo)
+        except Exception as failure:  # noqa: BLE001 - whatever a plugin raises, the pod is tried again
+            status = failed(registered.plugin, QUEUEING_HINT, failure).status
+            self._failures[registered.plugin, QUEUEING_HINT] = status
+            return Hint.QUEUE
 
 
 class Interests:
     """The interests in all kinds of events."""
 
-    def __init__(self, profiles: Mapping[str, QueueProfile]) -> None:
+    def __init__(self, profiles: Mapping[str, QueueProfile], failures: Failures) -> None:
         self._profiles = profiles
+        self._failures = failures
         self._by_event: dict[ClusterEvent, Interest] = {}
 
     def of(self, event: ClusterEvent) -> Interest:
@@ -100,7 +133,8 @@ class Interests:
                 {
                     name: tuple(each for each in profile.registrations if event.meets(each.event))
                     for name, profile in self._profiles.items()
-                }
+                },
+                self._failures,
             )
         return known
 

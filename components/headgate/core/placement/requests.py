@@ -27,7 +27,7 @@ from headgate.core.kubernetes.effective_requests import (
 )
 from headgate.core.kubernetes.label_syntax import why_no_label_key
 from headgate.core.kubernetes.quantities import parse_quantity, to_amount
-from headgate.core.placement.objects.pods import ContainerStatus, PodSpecObject, PodStatusObject
+from headgate.core.placement.objects.pods import RESIZE_PENDING, ContainerStatus, PodSpecObject, PodStatusObject
 
 Amounts = Mapping[str, int]
 
@@ -115,7 +115,7 @@ class _Resize:
             each.name: each for each in (*status.container_statuses, *status.init_container_statuses)
         }
         self._once = {each.name for each in spec.init_containers if each.restart_policy != "Always"}
-        pending = next((each for each in status.conditions if each.type == "PodResizePending"), None)
+        pending = next((each for each in status.conditions if each.type == RESIZE_PENDING), None)
         self._is_infeasible = pending is not None and pending.reason == "Infeasible"
 
     def of_container(self, container: RequestingContainer) -> Quantities:

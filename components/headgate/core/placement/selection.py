@@ -56,9 +56,9 @@ def _label_meets(columns: Columns, requirement: Requirement) -> Bools:
             return np.equal(columns.label(requirement.key), 0)
         case _:
             column = columns.label(requirement.key)
-            ids = columns.label_ids(requirement.key)
-            meets = [matches_requirement(requirement, {})]
-            meets += [matches_requirement(requirement, {requirement.key: value}) for value in ids]
+            values = columns.label_values(requirement.key)
+            labels = ({} if value is None else {requirement.key: value} for value in values)
+            meets = [matches_requirement(requirement, each) for each in labels]
             return np.array(meets, dtype=np.bool_)[column]
 
 

@@ -7,6 +7,7 @@ A plan runs the cell's own queue manager and scheduler on an in-memory log, so i
 
     reading     manifests -> facts
     jobs        the Workloads that the informer bridge would create for Jobs
+    pods        the pods of manifests, as an API server would store them
     parents     the variants that it would create for Workloads
     log         the in-memory log
     reactions   what the other processes and the cluster would report

@@ -3,5 +3,5 @@ KubeSchedulerConfiguration: read, defaulted, checked, and turned into profiles w
 
 Owns: the fields of the file, Kubernetes' rules of merging and defaulting, and the errors that name what is wrong.
 Called by: `headgate plan --scenarios`, with a file as parsed; the framework, for the profiles.
-May import: framework, core.config, core.kubernetes.
+May import: framework, core.config, core.kubernetes, core.state.
 """

@@ -4,11 +4,17 @@ What is wrong with a KubeSchedulerConfiguration beyond the types of its fields.
 Source: pkg/scheduler/apis/config/validation/validation.go. Each check raises ConfigurationError for the first thing.
 """
 
+import re
 from typing import Final
 
 from headgate.core.config.fields import ConfigurationError, duration_ms
 from headgate.core.kubernetes.label_syntax import why_no_label_key
-from headgate.core.placement.configuration.types import Extender, KubeSchedulerConfiguration, KubeSchedulerProfile
+from headgate.core.placement.configuration.types import (
+    Extender,
+    ExtenderTls,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+)
 from headgate.core.placement.requests import is_extended
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
@@ -16,6 +22,14 @@ KIND: Final = "KubeSchedulerConfiguration"
 
 REMOVED: Final = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
 """Plugins of former versions; NodeVolumeLimits does their work."""
+
+EXTENDERS_MAX: Final = 16
+"""Extenders of a configuration: their answers for one pod are kept, so their number is bounded."""
+
+_HOST: Final = r"[^\s/?#@:\[\]]+|\[[0-9A-Fa-f:.%]+\]"
+_URL: Final = re.compile(
+    rf"https?://([^\s/?#@]*@)?({_HOST})(:(?P<port>[0-9]{{1,5}}))?(/[^\s?#]*)?(?P<rest>[?#]\S*)?", re.IGNORECASE
+)
 
 
 def check(configuration: KubeSchedulerConfiguration) -> None:
@@ -87,9 +101,13 @@ def _check_plugin_config(profile: KubeSchedulerProfile, path: str) -> None:
 def _check_extenders(extenders: tuple[Extender, ...]) -> None:
     managed: list[str] = []
     binders = 0
+    if len(extenders) > EXTENDERS_MAX:
+        raise ConfigurationError("extenders", f"there are {len(extenders)}", f"write at most {EXTENDERS_MAX}")
     for index, extender in enumerate(extenders):
         path = f"extenders[{index}]"
         duration_ms(f"{path}.httpTimeout", extender.http_timeout)
+        _check_url(f"{path}.urlPrefix", extender.url_prefix)
+        _check_tls(f"{path}.tlsConfig", extender.tls_config or ExtenderTls())
         if extender.prioritize_verb and extender.weight <= 0:
             raise ConfigurationError(f"{path}.weight", f"{extender.weight} cannot be", "write a weight above 0")
         binders += bool(extender.bind_verb)
@@ -104,3 +122,25 @@ def _check_extenders(extenders: tuple[Extender, ...]) -> None:
             managed.append(resource.name)
     if binders > 1:
         raise ConfigurationError("extenders", f"{binders} of them have a bindVerb", "write one for at most one")
+
+
+def _check_url(path: str, url: str) -> None:
+    parts = _URL.fullmatch(url)
+    if parts is None or not 0 < int(parts["port"] or 1) < 2**16:
+        raise ConfigurationError(path, f"{url!r} is no URL", "write one like https://extender.example.com/scheduler")
+    if parts["rest"]:
+        raise ConfigurationError(path, f"{url!r} has a query or a fragment", "write the URL without it")
+
+
+def _check_tls(path: str, tls: ExtenderTls) -> None:
+    """What no client can be made of; that Go passes over a certificate without its key is not repeated here."""
+    if tls.insecure and (tls.ca_file or tls.ca_data):
+        raise ConfigurationError(
+            f"{path}.insecure", "it is set beside an authority to verify the server with", "write one of them"
+        )
+    has_certificate, has_key = bool(tls.cert_file or tls.cert_data), bool(tls.key_file or tls.key_data)
+    if has_certificate != has_key:
+        missing = "key" if has_certificate else "cert"
+        raise ConfigurationError(
+            f"{path}.{missing}File", "it is missing, or its data", "write both a certificate and its key, or none"
+        )

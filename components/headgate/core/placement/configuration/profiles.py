@@ -21,6 +21,8 @@ from headgate.core.placement.configuration.types import (
     Plugins,
 )
 from headgate.core.placement.framework.plugin import Plugin, PluginFactory
+from headgate.core.placement.framework.profile import PluginArguments, Profile, why_unusable
+from headgate.core.state.error_text import describe
 
 DEFAULT_NAME: Final = "default-scheduler"
 
@@ -30,23 +32,12 @@ METHODS: Final[Mapping[str, str]] = {
 }
 """The method by which a plugin takes part in a point. No plugin takes part in the points of pod groups."""
 
+CORRECT: Final = "correct its arguments or its package, or do not enable it"
+
+_FIT: Final = "NodeResourcesFit"
+"""The plugin that leaves resources to extenders."""
+
 Registry = Mapping[str, PluginFactory]
-
-
-class Profile(msgspec.Struct, frozen=True):
-    """
-    A profile, ready to run.
-
-    `points` has the names of the plugins per extension point in order of execution, `weights` those of the plugins that
-    score, `arguments` of the plugins that have any, `plugins` all of them by name.
-    """
-
-    scheduler_name: str
-    percentage_of_nodes_to_score: int | None
-    points: Mapping[str, tuple[str, ...]]
-    weights: Mapping[str, int]
-    arguments: Mapping[str, msgspec.Struct]
-    plugins: Mapping[str, Plugin]
 
 
 class Profiles(msgspec.Struct, frozen=True):
@@ -58,6 +49,11 @@ class Profiles(msgspec.Struct, frozen=True):
     max_backoff_s: int
     extenders: tuple[Extender, ...]
 
+    def percentage_of(self, profile: Profile) -> int:
+        """How many of the nodes are scored for pods of a profile; 0 adapts to their number."""
+        own = profile.percentage_of_nodes_to_score
+        return self.percentage_of_nodes_to_score if own is None else own
+
 
 def read_profiles(document: Mapping[str, Any] | None, registry: Registry) -> Profiles:
     """
@@ -68,7 +64,8 @@ def read_profiles(document: Mapping[str, Any] | None, registry: Registry) -> Pro
     configuration = _configuration(document)
     check(configuration)
     profiles = [
-        _profile(profile, registry, f"profiles[{index}]") for index, profile in enumerate(configuration.profiles)
+        _profile(profile, registry, f"profiles[{index}]", _ignored_resources(configuration.extenders))
+        for index, profile in enumerate(configuration.profiles)
     ]
     _check_queue_sort(profiles)
     return Profiles(
@@ -90,7 +87,23 @@ def _configuration(document: Mapping[str, Any] | None) -> KubeSchedulerConfigura
     return msgspec.structs.replace(configuration, profiles=profiles)
 
 
-def _profile(given: KubeSchedulerProfile, registry: Registry, path: str) -> Profile:
+def _ignored_resources(extenders: tuple[Extender, ...]) -> tuple[str, ...]:
+    """The resources that extenders account for alone."""
+    managed = (resource for extender in extenders for resource in extender.managed_resources)
+    return tuple(resource.name for resource in managed if resource.ignored_by_scheduler)
+
+
+def _leave_to_extenders(arguments: dict[str, PluginArguments], ignored: tuple[str, ...], path: str) -> None:
+    """Have the filter of resources ignore some. They replace what is configured, as in Go (buildExtenders)."""
+    fit = arguments.get(_FIT)
+    if not isinstance(fit, msgspec.Struct):
+        raise ConfigurationError(
+            path, f"an extender has {_FIT} ignore {ignored[0]!r}, which is not enabled", "enable it"
+        )
+    arguments[_FIT] = msgspec.structs.replace(fit, ignored_resources=ignored)
+
+
+def _profile(given: KubeSchedulerProfile, registry: Registry, path: str, ignored: tuple[str, ...]) -> Profile:
     custom = merged(given.plugins)
     names = needed(custom)
     for name in names:
@@ -98,7 +111,9 @@ def _profile(given: KubeSchedulerProfile, registry: Registry, path: str) -> Prof
             at = _place_of(name, given.plugins, path)
             raise ConfigurationError(at, f"there is no plugin {name!r}", _remedy(name, registry))
     arguments = _arguments(given.plugin_config, names, registry, path)
-    plugins = {name: registry[name].build(arguments.get(name)) for name in names}
+    if ignored:
+        _leave_to_extenders(arguments, ignored, f"{path}.plugins")
+    plugins = {name: _built(registry[name], arguments.get(name), f"{path}.plugins") for name in names}
 
     def takes_part(name: str, point: str) -> bool:
         return point in METHODS and callable(getattr(plugins[name], METHODS[point], None))
@@ -110,6 +125,10 @@ def _profile(given: KubeSchedulerProfile, registry: Registry, path: str) -> Prof
         )
     if not points["bind"]:
         raise ConfigurationError(f"{path}.plugins.bind", "no plugin is enabled", "enable one, e.g. DefaultBinder")
+    for name, plugin in plugins.items():
+        why = why_unusable(plugin, name, points)
+        if why:
+            raise ConfigurationError(f"{path}.plugins", f"plugin {name!r} cannot be used: {why}", CORRECT)
     all_weights = weights(custom, takes_part, f"{path}.plugins")
     return Profile(
         scheduler_name=given.scheduler_name or DEFAULT_NAME,
@@ -119,6 +138,18 @@ def _profile(given: KubeSchedulerProfile, registry: Registry, path: str) -> Prof
         arguments=arguments,
         plugins=plugins,
     )
+
+
+def _built(factory: PluginFactory, arguments: Any, path: str) -> Plugin:
+    try:
+        return factory.build(arguments)
+    except (ConfigurationError, MemoryError):
+        raise
+    except Exception as failure:
+        # Whatever code of another package raises.
+        raise ConfigurationError(
+            path, f"plugin {factory.name!r} cannot be made: {describe(failure)}", CORRECT
+        ) from failure
 
 
 def _place_of(name: str, plugins: Plugins, path: str) -> str:
@@ -136,9 +167,9 @@ def _remedy(name: str, registry: Registry) -> str:
 
 def _arguments(
     given: tuple[PluginConfig, ...], names: list[str], registry: Registry, path: str
-) -> dict[str, msgspec.Struct]:
+) -> dict[str, PluginArguments]:
     """The arguments of the plugins of a profile that have any, and of others that are configured, with defaults."""
-    found: dict[str, msgspec.Struct] = {}
+    found: dict[str, PluginArguments] = {}
     configured = [(config, f"{path}.pluginConfig[{index}]") for index, config in enumerate(given)]
     missing = [name for name in names if all(config.name != name for config in given)]
     for config, at in [*configured, *((PluginConfig(name=name), path) for name in missing)]:

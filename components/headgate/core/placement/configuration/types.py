@@ -100,6 +100,10 @@ class Extender(_Part, frozen=True):
     managed_resources: tuple[ManagedResource, ...] = ()
     ignorable: bool = False
 
+    def url(self, path: str) -> str:
+        """The URL of what is configured for a verb."""
+        return f"{self.url_prefix.rstrip('/')}/{path}"
+
 
 class LeaderElection(_Part, frozen=True):
     """`LeaderElectionConfiguration`: without effect, Headgate has its own."""

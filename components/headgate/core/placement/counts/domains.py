@@ -102,7 +102,7 @@ class Domains:
     def ids_len(self) -> int:
         """All ids of domains are below this."""
         key = self.partition.topology_key
-        return self._columns.size if key == EACH_NODE else len(self._columns.label_ids(key)) + 1
+        return self._columns.size if key == EACH_NODE else len(self._columns.label_values(key))
 
     @property
     def existing(self) -> Ints:

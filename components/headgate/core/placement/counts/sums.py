@@ -50,7 +50,7 @@ class DomainSums:
 
     def __init__(self, counts: RowCounts, domains: Domains) -> None:
         self.cells = domains.ids_len
-        """How long the array was at first."""
+        """How long the array was when it was last asked for."""
         self.counts = counts
         self.domains = domains
         self.total = 0
@@ -113,6 +113,8 @@ class SumsTable:
             self._cells += sums.cells
         else:
             del self._recent[sums]
+            self._cells += len(sums.values) - sums.cells
+            sums.cells = len(sums.values)
         self._recent[sums] = None
         while self._cells > CELLS_MAX and len(self._recent) > 1:
             self._forget(next(iter(self._recent)))

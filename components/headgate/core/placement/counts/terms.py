@@ -1,7 +1,7 @@
 """
 The pod affinity terms of a pod, with their namespaces.
 
-Source: `GetAffinityTerms` and `AffinityTerm.Matches` of k8s.io/kube-scheduler/framework/types.go, and
+Source: `PodInfo.Update`, `GetAffinityTerms` and `AffinityTerm.Matches` of k8s.io/kube-scheduler/framework/types.go, and
 `mergeAffinityTermNamespacesIfNotEmpty` of the plugin InterPodAffinity.
 """
 
@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.core.kubernetes.selector_syntax import why_no_selector
 from headgate.core.kubernetes.selectors import matches_labels
 from headgate.core.placement.counts.domains import Partition, partition
 from headgate.core.placement.counts.selections import Selection, selection
@@ -62,11 +63,17 @@ class Term(msgspec.Struct, frozen=True, eq=False):
 
 
 class PodTerms(msgspec.Struct, frozen=True, eq=False):
-    """The terms of a pod: required, and preferred ones with weights, of anti-affinity negative."""
+    """
+    The terms of a pod: required, and preferred ones with weights, of anti-affinity negative.
+
+    Of a list with a selector that cannot be read there are no terms, and `error` says why: such a pod cannot be placed,
+    and on a node the rest of its terms count.
+    """
 
     affinity: tuple[Term, ...] = ()
     anti_affinity: tuple[Term, ...] = ()
     preferred: tuple[tuple[Term, int], ...] = ()
+    error: str = ""
 
 
 NO_TERMS: Final = PodTerms()
@@ -79,13 +86,26 @@ def terms_of(shape: PodShape) -> PodTerms:
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return NO_TERMS
     near, far = affinity.pod_affinity or _NO_AFFINITY, affinity.pod_anti_affinity or _NO_AFFINITY
-    preferred = [(each, each.weight) for each in near.preferred_during_scheduling_ignored_during_execution]
-    preferred += [(each, -each.weight) for each in far.preferred_during_scheduling_ignored_during_execution]
-    return PodTerms(
-        tuple(_term(each, shape) for each in near.required_during_scheduling_ignored_during_execution),
-        tuple(_term(each, shape) for each in far.required_during_scheduling_ignored_during_execution),
-        tuple((_term(each.pod_affinity_term, shape), weight) for each, weight in preferred),
-    )
+    errors: list[str] = []
+
+    def readable(name: str, terms: tuple[PodAffinityTerm, ...]) -> tuple[Term, ...]:
+        selectors = (selector for term in terms for selector in (term.label_selector, term.namespace_selector))
+        why = next(filter(None, map(why_no_selector, selectors)), "")
+        if why:
+            errors.append(f"{name}: {why}")
+        return () if why else tuple(_term(term, shape) for term in terms)
+
+    required = readable("requiredAffinityTerms", near.required_during_scheduling_ignored_during_execution)
+    anti_affinity = readable("requiredAntiAffinityTerms", far.required_during_scheduling_ignored_during_execution)
+    preferred: list[tuple[Term, int]] = []
+    for name, weighted, sign in (
+        ("preferredAffinityTerms", near.preferred_during_scheduling_ignored_during_execution, 1),
+        ("preferredAntiAffinityTerms", far.preferred_during_scheduling_ignored_during_execution, -1),
+    ):
+        terms = readable(name, tuple(each.pod_affinity_term for each in weighted))
+        preferred += [(term, sign * each.weight) for term, each in zip(terms, weighted, strict=False)]
+    error = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
+    return PodTerms(required, anti_affinity, tuple(preferred), error)
 
 
 def _term(term: PodAffinityTerm, shape: PodShape) -> Term:

@@ -10,18 +10,21 @@ from typing import Final
 
 import msgspec
 
+from headgate.core.placement.framework.asking import asked, failed
 from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.plugin import (
     Assumed,
     BindPlugin,
+    ObjectWrite,
     PermitPlugin,
+    Permitted,
     PostBindPlugin,
     PreBindPlugin,
     PreBound,
     Reserved,
     ReservePlugin,
 )
-from headgate.core.placement.framework.status import SUCCESS, Code, PluginStatus
+from headgate.core.placement.framework.status import SUCCESS, Code, PluginError, PluginStatus
 from headgate.core.placement.nodes import NodeInfo
 
 WAIT_MS_MAX: Final = 15 * 60 * 1000
@@ -58,7 +61,10 @@ class BindingPoints:
         """All that is set aside; nothing when one of the plugins rejects the pod."""
         assumed: list[Assumed] = []
         for plugin in self._reserves:
-            answer = plugin.reserve(cycle, node)
+            try:
+                answer = asked(plugin.name, "Reserve", Reserved, plugin.reserve, cycle, node)
+            except PluginError as failure:
+                return Reserved(failure.status)
             if not answer.status.is_success:
                 return Reserved(_failure(answer.status, "Reserve", plugin.name))
             assumed.extend(answer.assumed)
@@ -68,7 +74,10 @@ class BindingPoints:
         """Whether the pod may be bound now, or what it has to wait for."""
         waits: dict[str, int] = {}
         for plugin in self._permits:
-            answer = plugin.permit(cycle, node)
+            try:
+                answer = asked(plugin.name, "Permit", Permitted, plugin.permit, cycle, node)
+            except PluginError as failure:
+                return Permission(failure.status)
             if answer.status.code == Code.WAIT:
                 waits[plugin.name] = min(answer.wait_ms_max, WAIT_MS_MAX)
             elif not answer.status.is_success:
@@ -76,27 +85,41 @@ class BindingPoints:
         return Permission(PluginStatus(Code.WAIT, (_WAITING,)), waits) if waits else Permission()
 
     def pre_bind(self, cycle: PlacementCycle, node: NodeInfo) -> PreBound:
-        """What is left to be written; a plugin is asked when those before it have nothing left."""
+        """What is left to be written, for all plugins together, or to be waited for."""
+        writes: list[ObjectWrite] = []
+        is_waiting = False
         for plugin in self._pre_binds:
-            answer = plugin.pre_bind(cycle, node)
+            try:
+                answer = asked(plugin.name, "PreBind", PreBound, plugin.pre_bind, cycle, node)
+            except PluginError as failure:
+                return PreBound(failure.status)
             if answer.status.code == Code.WAIT:
-                return answer
-            if not answer.status.is_success:
+                is_waiting = True
+                writes.extend(answer.writes)
+            elif not answer.status.is_success:
                 return PreBound(_failure(answer.status, "PreBind", plugin.name))
-        return PreBound()
+        return PreBound(PluginStatus(Code.WAIT), tuple(writes)) if is_waiting else PreBound()
 
     def bind(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:
         """Success when the binder is to bind the pod; Skip when no plugin wants to."""
         for plugin in self._binds:
-            status = plugin.bind(cycle, node)
+            try:
+                status = asked(plugin.name, "Bind", PluginStatus, plugin.bind, cycle, node)
+            except PluginError as failure:
+                return failure.status
             if status.code != Code.SKIP:
                 return status if status.is_success else _failure(status, "Bind", plugin.name)
         return PluginStatus(Code.SKIP)
 
-    def post_bind(self, cycle: PlacementCycle, node: NodeInfo) -> None:
-        """The pod is bound."""
+    def post_bind(self, cycle: PlacementCycle, node: NodeInfo) -> tuple[PluginStatus, ...]:
+        """The pod is bound; the failures of plugins, which change nothing about that."""
+        failures: list[PluginStatus] = []
         for plugin in self._post_binds:
-            plugin.post_bind(cycle, node)
+            try:
+                plugin.post_bind(cycle, node)
+            except Exception as failure:  # noqa: BLE001 - the pod is bound, and the other plugins are to know it
+                failures.append(failed(plugin.name, "PostBind", failure).status)
+        return tuple(failures)
 
 
 def _failure(status: PluginStatus, point: str, name: str) -> PluginStatus:

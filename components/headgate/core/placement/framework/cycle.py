@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from headgate.core.placement.cluster import PlacementCluster
+from headgate.core.placement.extenders.calls import ExtenderCalls
 from headgate.core.placement.framework.status import PluginStatus, StatusTable
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.pods import PodInfo
@@ -28,10 +29,6 @@ class FilterRuntime(Protocol):
         """Run the filters for one node, which may be hypothetical, with the pods nominated to it and without."""
         ...
 
-    def yielding_to(self, pod: PodInfo, node: str) -> list[PodInfo]:
-        """The pods nominated to a node that this one may not displace."""
-        ...
-
     def add_pod(self, cycle: "PlacementCycle", pod: PodInfo, node: NodeInfo) -> None:
         """The states of the pre-filters as if a pod were on a node, which already has it."""
         ...
@@ -46,11 +43,13 @@ class PlacementCycle:
     The state of an attempt (CycleState).
 
     `filter_states` and `score_states` have what the pre-filters and pre-scores have answered, by plugin; a plugin
-    that said Skip is in `skipped_filters` (`skipped_scores`) instead, as a key.
+    that said Skip is in `skipped_filters` (`skipped_scores`) instead, as a key. `extenders` are those of the
+    configuration, with the answers that they have given for this pod.
     """
 
     __slots__ = (
         "cluster",
+        "extenders",
         "filter_states",
         "framework",
         "pod",
@@ -60,11 +59,12 @@ class PlacementCycle:
         "statuses",
     )
 
-    def __init__(self, framework: FilterRuntime, pod: PodInfo) -> None:
+    def __init__(self, framework: FilterRuntime, pod: PodInfo, extenders: ExtenderCalls) -> None:
         self.framework = framework
         """The runtime of the profile, for plugins that run others' filters on hypotheses."""
         self.cluster: PlacementCluster = framework.cluster
         self.pod = pod
+        self.extenders = extenders
         self.statuses: StatusTable = framework.statuses
         self.filter_states: dict[str, Any] = {}
         self.skipped_filters: dict[str, None] = {}
@@ -73,7 +73,7 @@ class PlacementCycle:
 
     def clone(self) -> "PlacementCycle":
         """The cycle for a hypothesis: pre-filter states of the copy can be replaced, and the states are values."""
-        copy = PlacementCycle(self.framework, self.pod)
+        copy = PlacementCycle(self.framework, self.pod, self.extenders)
         copy.filter_states = dict(self.filter_states)
         copy.skipped_filters = self.skipped_filters
         copy.score_states = self.score_states

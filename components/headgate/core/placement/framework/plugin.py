@@ -167,12 +167,25 @@ class VectorFilter(FilterPlugin, Protocol):
         ...
 
 
+class ObjectWrite(msgspec.Struct, frozen=True):
+    """
+    An object that has to be written: kind, key, and a JSON merge patch, whose lists are whole.
+
+    A pre-bind's are written before the pod is bound.
+    """
+
+    kind: str
+    key: str
+    patch: Mapping[str, Any]
+
+
 class PostFiltered(msgspec.Struct, frozen=True):
     """
     What a post-filter answers.
 
     `nominated` is the node that the pod is to be nominated to ("" clears a nomination), None to leave it as it is.
     `victims` are the pods that have to go for it, `unnominated` those that lose their nomination to that node.
+    `writes` are what has to be written, whatever else helps: those of all plugins that were asked are carried out.
     `details` is for plans and explanations; preemption puts its candidates there.
     """
 
@@ -180,6 +193,7 @@ class PostFiltered(msgspec.Struct, frozen=True):
     nominated: str | None = None
     victims: tuple[str, ...] = ()
     unnominated: tuple[str, ...] = ()
+    writes: tuple[ObjectWrite, ...] = ()
     details: Any = None
 
 
@@ -326,14 +340,6 @@ class PermitPlugin(Plugin, Protocol):
         ...
 
 
-class ObjectWrite(msgspec.Struct, frozen=True):
-    """An object that the binder has to write before the pod is bound: kind, key, and a JSON merge patch."""
-
-    kind: str
-    key: str
-    patch: Mapping[str, Any]
-
-
 class PreBound(msgspec.Struct, frozen=True):
     """Success when nothing is left to do, or Wait for the writes to have been made and answered."""
 
@@ -375,14 +381,14 @@ class PluginFactory(msgspec.Struct, frozen=True):
     """
     How a profile gets a plugin: `build(arguments)`.
 
-    `arguments` is the Struct that `pluginConfig[].args` is read as, None for a plugin without any. Its defaults are
-    those of fields that are left out; `defaulted(arguments)` completes what depends on other fields, and
-    `check(arguments, path)` raises ConfigurationError for what is wrong with them.
+    `arguments` is the Struct that `pluginConfig[].args` is read as, `dict` for a plugin that reads them itself, None
+    for one without any. The Struct's defaults are those of fields that are left out; `defaulted(arguments)` completes
+    what depends on other fields, and `check(arguments, path)` raises ConfigurationError for what is wrong with them.
     """
 
     name: str
     build: Callable[[Any], Plugin]
-    arguments: type[msgspec.Struct] | None = None
+    arguments: type[msgspec.Struct] | type[dict[str, Any]] | None = None
     defaulted: Callable[[Any], Any] | None = None
     check: Callable[[Any, str], None] | None = None
 

@@ -97,7 +97,11 @@ def error(*reasons: str) -> PluginStatus:
 
 
 class PluginError(Exception):
-    """Raised by a plugin that cannot score: the attempt fails with its message."""
+    """Raised where a plugin cannot answer: the attempt of its pod fails with `status`."""
+
+    def __init__(self, status: PluginStatus) -> None:
+        super().__init__(status.message)
+        self.status = status
 
 
 class StatusTable:

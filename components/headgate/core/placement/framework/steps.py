@@ -2,7 +2,8 @@
 The plugins of a profile as steps of its filters and scores: each asked in the cheapest way that it allows.
 
 A step knows what its plugin declares, keeps its answers accordingly (`framework.kept`), and gives per node, or for many
-rows at once, what the plugin says. `framework.runtime` runs the steps in order.
+rows at once, what the plugin says. `framework.runtime` runs the steps in order. All of them raise PluginError where the
+plugin raises an exception, or answers against the contract.
 """
 
 from collections.abc import Callable, Hashable
@@ -12,12 +13,14 @@ import numpy as np
 
 from headgate.core.placement.arrays import Ints, Rows
 from headgate.core.placement.cluster import PlacementCluster
+from headgate.core.placement.framework.asking import asked, check_key, check_status, failed, integer, integers
 from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.kept import KeptAnswers
 from headgate.core.placement.framework.plugin import (
     SCORE_MAX,
     FilterPlugin,
     NormalizeScore,
+    Plugin,
     PreFiltered,
     PreFilterExtensions,
     PreFilterPlugin,
@@ -28,19 +31,21 @@ from headgate.core.placement.framework.plugin import (
     VectorFilter,
     VectorScore,
 )
-from headgate.core.placement.framework.status import Code, PluginError, PluginStatus, StatusTable
+from headgate.core.placement.framework.status import STATUSES_MAX, Code, PluginError, PluginStatus, StatusTable
 from headgate.core.placement.nodes import NodeInfo
-from headgate.core.placement.pods import PodShape
+from headgate.core.placement.pods import PodInfo, PodShape
 
 KEYS_MAX: Final = 20_000
 """Shapes whose keys are remembered, per step."""
 
 
 class Keys:
-    """The key of each shape, asked of the plugin once."""
+    """The key of each shape, asked of the plugin once by a method of its that it need not have."""
 
-    def __init__(self, key_of: Callable[[PodShape], Hashable] | None) -> None:
-        self._key_of = key_of
+    def __init__(self, plugin: Plugin, method: str) -> None:
+        self._key_of: Callable[[PodShape], Hashable] | None = getattr(plugin, method, None)
+        self._plugin = plugin.name
+        self._method = method
         self._keys: dict[int, Hashable] = {}
 
     def of(self, shape: PodShape) -> Hashable:
@@ -51,12 +56,13 @@ class Keys:
         if known is self:
             if len(self._keys) >= KEYS_MAX:
                 self._keys.clear()
-            known = self._keys[shape.number] = self._key_of(shape)
+            try:
+                known = self._key_of(shape)
+                check_key(known)
+            except Exception as failure:
+                raise failed(self._plugin, self._method, failure) from failure
+            self._keys[shape.number] = known
         return known
-
-
-def _by_key(plugin: object, name: str) -> Keys:
-    return Keys(getattr(plugin, name, None))
 
 
 def object_kinds(plugin: object) -> tuple[type, ...]:
@@ -97,18 +103,41 @@ class PreFilterStep:
         self.extensions = plugin if isinstance(plugin, PreFilterExtensions) else None
         is_kept = isinstance(plugin, FilterPlugin) and plugin.filter_reads != Reads.CLUSTER
         self._kept = _KeptOnce(plugin) if is_kept else None
-        self._keys = _by_key(plugin, "filter_key")
+        self._keys = Keys(plugin, "filter_key")
 
     def answer(self, cycle: PlacementCycle) -> PreFiltered:
         """What the plugin says of the pod."""
         if self._kept is None:
-            return self.plugin.pre_filter(cycle)
+            return self._ask(cycle)
         key = self._keys.of(cycle.pod.shape)
         known: PreFiltered | None = self._kept.get(cycle.cluster, key)
         if known is None:
-            known = self.plugin.pre_filter(cycle)
+            known = self._ask(cycle)
             self._kept.put(key, known)
         return known
+
+    def _ask(self, cycle: PlacementCycle) -> PreFiltered:
+        return asked(self.name, "PreFilter", PreFiltered, self.plugin.pre_filter, cycle)
+
+    def with_pod(self, cycle: PlacementCycle, pod: PodInfo, node: NodeInfo) -> None:
+        """The state of the pre-filter as if a pod were on a node, which already has it."""
+        if self.extensions is not None:
+            self._suppose(cycle, self.extensions.add_pod, "PreFilterExtensions.AddPod", pod, node)
+
+    def without_pod(self, cycle: PlacementCycle, pod: PodInfo, node: NodeInfo) -> None:
+        """The state of the pre-filter as if a pod were not on a node, which already lacks it."""
+        if self.extensions is not None:
+            self._suppose(cycle, self.extensions.remove_pod, "PreFilterExtensions.RemovePod", pod, node)
+
+    def _suppose(
+        self, cycle: PlacementCycle, method: Callable[..., Any], point: str, pod: PodInfo, node: NodeInfo
+    ) -> None:
+        if self.name not in cycle.filter_states:
+            return
+        try:
+            cycle.filter_states[self.name] = method(cycle, cycle.filter_states[self.name], pod, node)
+        except Exception as failure:
+            raise failed(self.name, point, failure) from failure
 
 
 class FilterStep:
@@ -117,8 +146,9 @@ class FilterStep:
     def __init__(self, plugin: FilterPlugin, cluster: PlacementCluster) -> None:
         self.plugin = plugin
         self.name = plugin.name
-        self.keys = _by_key(plugin, "filter_key")
+        self.keys = Keys(plugin, "filter_key")
         self._cluster = cluster
+        self._named: dict[PluginStatus, PluginStatus] = {}
         self._vector = plugin if isinstance(plugin, VectorFilter) else None
         self.reads = plugin.filter_reads
         """What the answers depend on."""
@@ -136,8 +166,11 @@ class FilterStep:
 
     def answer(self, cycle: PlacementCycle, node: NodeInfo) -> PluginStatus:
         """What the plugin says of one node, which may be hypothetical."""
-        status = self.plugin.filter(cycle, node)
-        return status if status.is_success else _checked(status, self.name)
+        try:
+            status = self.plugin.filter(cycle, node)
+            return status if status.is_success else self._checked(status)
+        except Exception as failure:
+            raise failed(self.name, "Filter", failure) from failure
 
     def answer_rows(self, cycle: PlacementCycle, rows: Rows) -> Ints:
         """The ids of the statuses of some rows."""
@@ -149,8 +182,11 @@ class FilterStep:
         if self._vector is None:
             info_of = self._cluster.info_of
             return np.array([self._id_of(cycle, info_of(row)) for row in rows.tolist()], dtype=np.int64)
-        ids = self._vector.filter_columns(cycle, self._cluster.columns, rows)
-        return _with_plugin(ids, cycle.statuses, self.name)
+        try:
+            ids = integers(self._vector.filter_columns(cycle, self._cluster.columns, rows), len(rows))
+            return self._under_name(ids, cycle.statuses)
+        except Exception as failure:
+            raise failed(self.name, "Filter", failure) from failure
 
     def clear(self) -> None:
         """Forget what is kept: the ids of statuses are void."""
@@ -161,23 +197,29 @@ class FilterStep:
         status = self.answer(cycle, node)
         return cycle.statuses.id_of(status) if not status.is_success else 0
 
+    def _checked(self, status: PluginStatus) -> PluginStatus:
+        """A rejection under the name of its plugin; any other answer of a filter is an error."""
+        named = self._named.get(status)
+        if named is None:
+            check_status(status)
+            if status.is_rejected:
+                named = status.of(self.name)
+            else:
+                named = PluginStatus(Code.ERROR, (f'running "{self.name}" filter plugin: {status.message}',), self.name)
+            if len(self._named) >= STATUSES_MAX:
+                self._named.clear()
+            self._named[status] = named
+        return named
 
-def _checked(status: PluginStatus, name: str) -> PluginStatus:
-    """A rejection under the name of its plugin; any other answer of a filter is an error."""
-    if status.is_rejected:
-        return status.of(name)
-    return PluginStatus(Code.ERROR, (f'running "{name}" filter plugin: {status.message}',), name)
-
-
-def _with_plugin(ids: Ints, statuses: StatusTable, name: str) -> Ints:
-    """Ids as a plugin gives them, under its name."""
-    if not ids.any():
-        return ids
-    distinct = np.flatnonzero(np.bincount(ids))
-    named = np.zeros(distinct[-1] + 1, dtype=np.int64)
-    for number in distinct.tolist():
-        named[number] = statuses.id_of(_checked(statuses.status_of(number), name)) if number else 0
-    return named[ids]
+    def _under_name(self, ids: Ints, statuses: StatusTable) -> Ints:
+        """Ids as a plugin gives them, under its name."""
+        if not ids.any():
+            return ids
+        distinct = np.flatnonzero(np.bincount(ids))
+        named = np.zeros(distinct[-1] + 1, dtype=np.int64)
+        for number in distinct.tolist():
+            named[number] = statuses.id_of(self._checked(statuses.status_of(number))) if number else 0
+        return named[ids]
 
 
 class FiltersTogether:
@@ -224,18 +266,21 @@ class PreScoreStep:
         self.name = plugin.name
         is_kept = isinstance(plugin, ScorePlugin) and plugin.score_reads != Reads.CLUSTER
         self._kept = _KeptOnce(plugin) if is_kept else None
-        self._keys = _by_key(plugin, "score_key")
+        self._keys = Keys(plugin, "score_key")
 
     def answer(self, cycle: PlacementCycle, rows: Rows) -> PreScored:
         """What the plugin says of the pod."""
         if self._kept is None:
-            return self.plugin.pre_score(cycle, rows)
+            return self._ask(cycle, rows)
         key = self._keys.of(cycle.pod.shape)
         known: PreScored | None = self._kept.get(cycle.cluster, key)
         if known is None:
-            known = self.plugin.pre_score(cycle, rows)
+            known = self._ask(cycle, rows)
             self._kept.put(key, known)
         return known
+
+    def _ask(self, cycle: PlacementCycle, rows: Rows) -> PreScored:
+        return asked(self.name, "PreScore", PreScored, self.plugin.pre_score, cycle, rows)
 
 
 class ScoreStep:
@@ -246,14 +291,14 @@ class ScoreStep:
         self.name = plugin.name
         self.weight = weight
         self._cluster = cluster
-        self._keys = _by_key(plugin, "score_key")
+        self._keys = Keys(plugin, "score_key")
         self._vector = plugin if isinstance(plugin, VectorScore) else None
         self._normalizer = plugin if isinstance(plugin, NormalizeScore) else None
         self._kept: KeptAnswers | None = None
         if plugin.score_reads != Reads.CLUSTER:
             columnwise = self._ask if self._vector is not None else None
             kinds = object_kinds(plugin)
-            self._kept = KeptAnswers(cluster, (plugin.score_reads,), kinds, plugin.score, columnwise)
+            self._kept = KeptAnswers(cluster, (plugin.score_reads,), kinds, self._of_node, columnwise)
 
     def raw(self, cycle: PlacementCycle, rows: Rows) -> Ints:
         """The raw scores of some rows."""
@@ -263,18 +308,33 @@ class ScoreStep:
 
     def normalized(self, cycle: PlacementCycle, rows: Rows, raw: Ints) -> Ints:
         """The scores in the range that all plugins share. Raises PluginError where they are not."""
-        scores = self._normalizer.normalize(cycle, rows, raw) if self._normalizer is not None else raw
+        scores = raw
+        if self._normalizer is not None:
+            try:
+                scores = integers(self._normalizer.normalize(cycle, rows, raw), len(rows))
+            except Exception as failure:
+                raise failed(self.name, "NormalizeScore", failure) from failure
         lowest, highest = int(scores.min()), int(scores.max())
         if lowest < 0 or highest > SCORE_MAX:
             wrong = lowest if lowest < 0 else highest
-            raise PluginError(
+            text = (
                 f'plugin "{self.name}" returns an invalid score {wrong}, it should in the range of [0, {SCORE_MAX}] '
                 "after normalizing"
             )
+            raise PluginError(PluginStatus(Code.ERROR, (text,), self.name))
         return scores
 
     def _ask(self, cycle: PlacementCycle, rows: Rows) -> Ints:
-        if self._vector is not None:
-            return self._vector.score_columns(cycle, self._cluster.columns, rows)
-        score, info_of = self.plugin.score, self._cluster.info_of
-        return np.fromiter((score(cycle, info_of(row)) for row in rows.tolist()), dtype=np.int64, count=len(rows))
+        if self._vector is None:
+            score, info_of = self._of_node, self._cluster.info_of
+            return np.fromiter((score(cycle, info_of(row)) for row in rows.tolist()), dtype=np.int64, count=len(rows))
+        try:
+            return integers(self._vector.score_columns(cycle, self._cluster.columns, rows), len(rows))
+        except Exception as failure:
+            raise failed(self.name, "Score", failure) from failure
+
+    def _of_node(self, cycle: PlacementCycle, node: NodeInfo) -> int:
+        try:
+            return integer(self.plugin.score(cycle, node))
+        except Exception as failure:
+            raise failed(self.name, "Score", failure) from failure

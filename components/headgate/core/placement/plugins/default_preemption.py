@@ -12,6 +12,8 @@ import numpy as np
 
 from headgate.core.config.fields import ConfigurationError
 from headgate.core.placement.arrays import Rows
+from headgate.core.placement.extenders.calls import ExtenderError
+from headgate.core.placement.extenders.requests import NodeVictims
 from headgate.core.placement.framework.candidates import PreemptionCandidate, PreemptionDetails
 from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.events import EventHint
@@ -19,6 +21,8 @@ from headgate.core.placement.framework.plugin import Arguments, NodeStatuses, Pl
 from headgate.core.placement.framework.status import SUCCESS, Code, PluginStatus, error, unresolvable, unschedulable
 from headgate.core.placement.messages import fit_error
 from headgate.core.placement.pods import PodInfo
+from headgate.core.placement.preemption_dry_run import PreemptionDryRun
+from headgate.core.placement.preemption_found import found_of
 from headgate.core.placement.preemption_search import Searched, search
 from headgate.core.placement.scan import NodeOrder
 
@@ -26,6 +30,7 @@ NAME: Final = "DefaultPreemption"
 
 _NEVER: Final = unschedulable("not eligible due to preemptionPolicy=Never.")
 _ENDING: Final = unschedulable("not eligible due to a terminating pod on the nominated node.")
+_NO_CANDIDATE: Final = unschedulable("no candidate node for preemption")
 _NOT_HELPFUL: Final = unresolvable("Preemption is not helpful for scheduling")
 
 
@@ -67,6 +72,12 @@ class DefaultPreemption:
         searched = search(cycle, rows, candidates_wanted(self._arguments, len(rows)))
         if not len(searched.found.rows):
             return _in_vain(cycle, searched)
+        try:
+            searched = _extended(cycle, searched)
+        except ExtenderError as failure:
+            return PostFiltered(_named(error(str(failure))))
+        if not len(searched.found.rows):
+            return PostFiltered(_named(_NO_CANDIDATE))
         return _answer(cycle, searched)
 
 
@@ -102,6 +113,23 @@ def _potential(cycle: PlacementCycle, statuses: NodeStatuses) -> Rows:
         return looked
     order = cycle.cluster.index(NodeOrder).scan(0, 0).order
     return np.concatenate((looked, order[~np.isin(order, statuses.rows)]))
+
+
+def _extended(cycle: PlacementCycle, searched: Searched) -> Searched:
+    """The candidates as extenders leave them (callExtenders). Raises ExtenderError."""
+    if not cycle.extenders.has("preempt"):
+        return searched
+    found, cluster = searched.found, cycle.cluster
+    offered = {
+        cluster.name_of(row): NodeVictims(found.victims_of(place), int(found.violations[place]))
+        for place, row in enumerate(found.rows.tolist())
+    }
+    left = cycle.extenders.preempt(offered)
+    runs = [
+        (cluster.columns.rows[name], PreemptionDryRun(SUCCESS, victims.pods, victims.violations))
+        for name, victims in left.items()
+    ]
+    return searched._replace(found=found_of(runs))
 
 
 # --- the answer ------------------------------------------------------------------------------------------------------

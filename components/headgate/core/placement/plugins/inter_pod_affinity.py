@@ -78,7 +78,7 @@ class KeySums(msgspec.Struct, frozen=True, eq=False):
         if len(self.sums) == 1 and not self.deltas:
             return self.sums[0].by_domain()
         ids = columns.label_ids(self.topology_key)
-        counts = np.zeros(len(ids) + 1, dtype=np.int64)
+        counts = np.zeros(len(columns.label_values(self.topology_key)), dtype=np.int64)
         for sums in self.sums:
             counts += sums.by_domain()[: len(counts)]
         for value, delta in self.deltas.items():
@@ -159,10 +159,13 @@ class InterPodAffinity:
 
     def events(self) -> tuple[EventHint, ...]:
         """Pods that come, go or get other labels, and nodes that change domains."""
-        pods = ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.DELETE
         nodes = ActionType.ADD | ActionType.UPDATE_NODE_LABEL
         return (
-            EventHint(EventResource.POD, pods, after_pod_change),
+            EventHint(
+                EventResource.POD, ActionType.ADD | ActionType.DELETE, after_pod_change, key=attrgetter("number")
+            ),
+            # The labels may be those of the pod itself.
+            EventHint(EventResource.POD, ActionType.UPDATE_POD_LABEL, after_pod_change),
             EventHint(EventResource.NODE, nodes, after_node_change, key=attrgetter("number")),
         )
 
@@ -171,6 +174,9 @@ class InterPodAffinity:
     def pre_filter(self, cycle: PlacementCycle) -> PreFiltered:
         """Skip for a pod that requires nothing of others, and that no other pod keeps off."""
         counts = cycle.cluster.index(PodCounts)
+        why = counts.terms_of(cycle.pod.shape).error
+        if why:
+            return PreFiltered(unresolvable(f"parsing pod: {why}"))
         unwilling = _unwilling(counts, cycle.pod)
         required = self._required_of(counts, cycle)
         if not unwilling and required.near is None and not required.far:

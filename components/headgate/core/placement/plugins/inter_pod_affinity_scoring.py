@@ -45,7 +45,7 @@ class AffinityScores(msgspec.Struct, frozen=True, eq=False):
         """The raw scores of rows."""
         score = np.zeros(len(rows), dtype=np.int64)
         for key, terms in self.by_key.items():
-            by_domain = np.zeros(len(columns.label_ids(key)) + 1, dtype=np.int64)
+            by_domain = np.zeros(len(columns.label_values(key)), dtype=np.int64)
             for sums, weight in terms:
                 by_domain += weight * sums.by_domain()[: len(by_domain)]
             score += by_domain[columns.label(key)[rows]]

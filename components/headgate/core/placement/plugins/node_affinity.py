@@ -12,6 +12,7 @@ import numpy as np
 from headgate.core.config.fields import ConfigurationError
 from headgate.core.kubernetes.label_syntax import why_no_label_key
 from headgate.core.kubernetes.numbers import decimal
+from headgate.core.kubernetes.selector_syntax import why_no_preference
 from headgate.core.kubernetes.selectors import matches_node, matches_term, required_terms
 from headgate.core.placement.arrays import Ints, Rows
 from headgate.core.placement.cluster import PlacementCluster
@@ -19,7 +20,7 @@ from headgate.core.placement.columns import Columns
 from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.events import ActionType, EventHint, EventResource, Hint
 from headgate.core.placement.framework.plugin import Arguments, PluginFactory, PreFiltered, PreScored, Reads
-from headgate.core.placement.framework.status import SKIP, SUCCESS, PluginStatus, unresolvable
+from headgate.core.placement.framework.status import SKIP, SUCCESS, PluginStatus, error, unresolvable
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.nodes import NodeObject
 from headgate.core.placement.objects.pods import PodSpecObject
@@ -90,6 +91,9 @@ class NodeAffinityPlugin:
 
     def pre_score(self, cycle: PlacementCycle, rows: Rows) -> PreScored:  # noqa: ARG002 - of the pod alone
         """Skip where nothing is preferred."""
+        why = why_no_preference(_preferred(cycle.pod.spec))
+        if why:
+            return PreScored(error(why))
         return PreScored() if self._preferred or _preferred(cycle.pod.spec) else PreScored(SKIP)
 
     def score(self, cycle: PlacementCycle, node: NodeInfo) -> int:

@@ -44,7 +44,12 @@ class NodeDeclaredFeatures:
     def events(self) -> tuple[EventHint, ...]:
         """A node is added or declares something else, or the pod needs something else."""
         return (
-            EventHint(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_DECLARED_FEATURE, _after_node_change),
+            EventHint(
+                EventResource.NODE,
+                ActionType.ADD | ActionType.UPDATE_NODE_DECLARED_FEATURE,
+                _after_node_change,
+                key=lambda _: None,
+            ),
             EventHint(EventResource.POD, UPDATE, _after_pod_update),
         )
 

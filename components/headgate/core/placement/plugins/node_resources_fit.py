@@ -23,6 +23,7 @@ from headgate.core.placement.framework.status import SUCCESS, Code, PluginStatus
 from headgate.core.placement.nodes import NodeInfo, allocatable_of
 from headgate.core.placement.objects.devices import DeviceClass
 from headgate.core.placement.objects.nodes import NodeObject
+from headgate.core.placement.plugins.extended_resources import delegated, provided_names
 from headgate.core.placement.plugins.resource_shares import (
     DEFAULT_RESOURCES,
     ResourceSpec,
@@ -44,7 +45,6 @@ from headgate.core.placement.pods import PodInfo, PodShape
 from headgate.core.placement.requests import PODS, Amounts, is_extended
 
 NAME: Final = "NodeResourcesFit"
-_DEVICE_CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 _TOO_MANY_PODS: Final = "Too many pods"
 
 
@@ -105,10 +105,10 @@ class NodeResourcesFit:
         code = Code.UNSCHEDULABLE
         if len(node.pods) + 1 > node.allocatable.get(PODS, 0):
             reasons.append(_TOO_MANY_PODS)
-        delegated = _delegated(cycle.cluster, cycle.pod.shape.requests.requests)
+        left_out = delegated(cycle.cluster, cycle.pod.shape.requests.requests)
         for resource, wanted in cycle.pod.shape.requests.requests.items():
             allocatable = node.allocatable.get(resource, 0)
-            if not wanted or self._is_ignored(resource) or (resource in delegated and not allocatable):
+            if not wanted or self._is_ignored(resource) or (resource in left_out and not allocatable):
                 continue
             if wanted > allocatable - node.requested.get(resource, 0):
                 reasons.append(f"Insufficient {resource}")
@@ -121,13 +121,13 @@ class NodeResourcesFit:
         lacks = (columns.pod_count[rows] + 1 > columns.allocatable(PODS)[rows]).astype(np.int64)
         never = np.zeros(len(rows), dtype=np.bool_)
         reasons = [_TOO_MANY_PODS]
-        delegated = _delegated(cycle.cluster, cycle.pod.shape.requests.requests)
+        left_out = delegated(cycle.cluster, cycle.pod.shape.requests.requests)
         for resource, wanted in cycle.pod.shape.requests.requests.items():
             if not wanted or self._is_ignored(resource):
                 continue
             allocatable = columns.allocatable(resource)[rows]
             lacking = wanted > allocatable - columns.requested(resource)[rows]
-            if resource in delegated:
+            if resource in left_out:
                 lacking &= allocatable != 0
             lacks |= lacking.astype(np.int64) << len(reasons)
             never |= lacking & (wanted > allocatable)
@@ -137,7 +137,7 @@ class NodeResourcesFit:
     def amounts(self, cycle: PlacementCycle) -> Amounts | None:
         """What has to be free of each resource; None when a device class may provide some of it."""
         requests = cycle.pod.shape.requests.requests
-        if _delegated(cycle.cluster, requests):
+        if delegated(cycle.cluster, requests):
             return None
         return {PODS: 1} | {name: value for name, value in requests.items() if value and not self._is_ignored(name)}
 
@@ -199,20 +199,6 @@ def _ids_of(cycle: PlacementCycle, lacks: Ints, reasons: list[str]) -> Ints:
     return np.array(ids, dtype=np.int64)[places]
 
 
-def _delegated(cluster: PlacementCluster, requests: Amounts) -> tuple[str, ...]:
-    """The resources that device classes provide, on nodes that do not have them (shouldDelegateResourceToDRA)."""
-    classes = cluster.objects(DeviceClass).values()
-    if not classes:
-        return ()
-    provided = [name for each in classes for name in _names_of(each)]
-    return tuple(resource for resource in requests if resource in provided)
-
-
-def _names_of(device_class: DeviceClass) -> tuple[str | None, str]:
-    """The names of the resource that a class provides: its own, and the one that every class has."""
-    return device_class.spec.extended_resource_name, f"{_DEVICE_CLASS_PREFIX}{device_class.metadata.name}"
-
-
 # --- hints ---------------------------------------------------------------------------------------------------------
 
 
@@ -232,19 +218,19 @@ def _after_node_change(pod: PodInfo, old: NodeObject | None, new: NodeObject, cl
     requests = pod.shape.requests.requests
     wanted = {name: value for name, value in requests.items() if value}
     after = allocatable_of(new)
-    delegated = [name for name in _delegated(cluster, requests) if not after.get(name, 0)]
-    too_large = [name for name, value in wanted.items() if value > after.get(name, 0) and name not in delegated]
+    left_out = [name for name in delegated(cluster, requests) if not after.get(name, 0)]
+    too_large = [name for name, value in wanted.items() if value > after.get(name, 0) and name not in left_out]
     if too_large or after.get(PODS, 0) < 1:
         return Hint.SKIP
     if old is None:
         return Hint.QUEUE
     before = allocatable_of(old)
     grown = any(after.get(name, 0) > before.get(name, 0) for name in (PODS, *wanted))
-    return Hint.QUEUE if grown or any(name in wanted for name in delegated) else Hint.SKIP
+    return Hint.QUEUE if grown or any(name in wanted for name in left_out) else Hint.SKIP
 
 
 def _after_device_class(pod: PodInfo, old: DeviceClass | None, new: DeviceClass, cluster: PlacementCluster) -> Hint:  # noqa: ARG001
-    explicit, implicit = _names_of(new)
+    explicit, implicit = provided_names(new)
     requests = pod.shape.requests.requests
     if old is not None:
         is_same = (old.spec.extended_resource_name or "") == (explicit or "")

@@ -23,7 +23,7 @@ from headgate.core.placement.counts.sums import DomainSums
 from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.events import ActionType, EventHint, EventResource
 from headgate.core.placement.framework.plugin import Arguments, PluginFactory, PreFiltered, PreScored, Reads
-from headgate.core.placement.framework.status import SKIP, SUCCESS, PluginStatus, unresolvable, unschedulable
+from headgate.core.placement.framework.status import SKIP, SUCCESS, PluginStatus, error, unresolvable, unschedulable
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.pods import TopologySpreadConstraint
 from headgate.core.placement.plugins.pod_topology_spread_constraints import (
@@ -123,18 +123,24 @@ class PodTopologySpread:
 
     def events(self) -> tuple[EventHint, ...]:
         """Pods that come, go or get other labels, and nodes that change domains."""
-        pods = ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.UPDATE_POD_TOLERATION | ActionType.DELETE
+        pods, number = partial(after_pod_change, self._reader), attrgetter("number")
+        updates = ActionType.UPDATE_POD_LABEL | ActionType.UPDATE_POD_TOLERATION
         nodes = ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_TAINT
         return (
-            EventHint(EventResource.POD, pods, partial(after_pod_change, self._reader)),
-            EventHint(EventResource.NODE, nodes, partial(after_node_change, self._reader), key=attrgetter("number")),
+            EventHint(EventResource.POD, ActionType.ADD | ActionType.DELETE, pods, key=number),
+            # The labels and tolerations may be those of the pod itself.
+            EventHint(EventResource.POD, updates, pods),
+            EventHint(EventResource.NODE, nodes, partial(after_node_change, self._reader), key=number),
         )
 
     # --- filter ----------------------------------------------------------------------------------------------------
 
     def pre_filter(self, cycle: PlacementCycle) -> PreFiltered:
         """Skip without hard constraints."""
-        constraints = self._reader.of(cycle.pod, cycle.cluster).hard
+        read = self._reader.of(cycle.pod, cycle.cluster)
+        if read.hard_error:
+            return PreFiltered(error(f"get constraints from pod: {read.hard_error}"))
+        constraints = read.hard
         if not constraints:
             return PreFiltered(SKIP)
         counts = cycle.cluster.index(PodCounts)
@@ -185,6 +191,9 @@ class PodTopologySpread:
     def pre_score(self, cycle: PlacementCycle, rows: Rows) -> PreScored:
         """Skip without soft constraints."""
         constraints = self._reader.of(cycle.pod, cycle.cluster)
+        if constraints.soft_error:
+            where = "calculating preScoreState: obtaining pod's soft topology spread constraints"
+            return PreScored(error(f"{where}: {constraints.soft_error}"))
         return PreScored(state=prepare_scores(cycle, constraints, rows)) if constraints.soft else PreScored(SKIP)
 
     def score(self, cycle: PlacementCycle, node: NodeInfo) -> int:

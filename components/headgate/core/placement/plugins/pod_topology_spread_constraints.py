@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.core.kubernetes.selector_syntax import why_no_selector
 from headgate.core.kubernetes.selectors import matches_labels
 from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.counts.domains import Partition, partition
@@ -62,12 +63,14 @@ class Constraints(msgspec.Struct, frozen=True, eq=False):
     The constraints of a pod: `hard` ones of nodes it may go to, `soft` ones of nodes it should rather go to.
 
     `requires_keys` is whether nodes without all topology keys are left out of what is counted and scored: always, but
-    for the defaults of the system.
+    for the defaults of the system. `hard_error` and `soft_error` say which selector of them cannot be read.
     """
 
     hard: tuple[Constraint, ...] = ()
     soft: tuple[Constraint, ...] = ()
     requires_keys: bool = True
+    hard_error: str = ""
+    soft_error: str = ""
 
 
 NO_CONSTRAINTS: Final = Constraints()
@@ -98,7 +101,13 @@ def _constraints(
         _of_one_kind(shape, hard, requires_keys=True),
         _of_one_kind(shape, soft, requires_keys=requires_keys),
         requires_keys,
+        _error_of(hard),
+        _error_of(soft),
     )
+
+
+def _error_of(given: list[tuple[TopologySpreadConstraint, Selectors]]) -> str:
+    return next(filter(None, (why_no_selector(constraint.label_selector) for constraint, _ in given)), "")
 
 
 def _of_one_kind(

@@ -182,7 +182,10 @@ def _claimed(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persiste
     """A volume bound to a claim."""
     metadata = claim.metadata
     ref = ClaimRef(kind="PersistentVolumeClaim", namespace=metadata.namespace, name=metadata.name, uid=metadata.uid)
-    return msgspec.structs.replace(volume, spec=msgspec.structs.replace(volume.spec, claim_ref=ref))
+    annotated = msgspec.structs.replace(
+        volume.metadata, annotations={**volume.metadata.annotations, _BY_CONTROLLER: "yes"}
+    )
+    return msgspec.structs.replace(volume, metadata=annotated, spec=msgspec.structs.replace(volume.spec, claim_ref=ref))
 
 
 def _on(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:

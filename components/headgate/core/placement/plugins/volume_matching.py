@@ -102,18 +102,30 @@ def _match_delayed(cluster: PlacementCluster, claims: Claims, node: NodeObject) 
 def find_volume(
     cluster: PlacementCluster, claim: PersistentVolumeClaim, node: NodeObject, excluded: dict[str, PersistentVolume]
 ) -> PersistentVolume | None:
-    """The volume that is bound to a claim already, or else the smallest one that fits; None without any."""
+    """
+    The volume that is bound to a claim already, or else the smallest one that fits; None without any.
+
+    Of several, the first by name: the order in which volumes came is not in the state.
+    """
     wanted, name = _size(claim), class_of(claim)
     smallest: PersistentVolume | None = None
+    bound: PersistentVolume | None = None
     for volume in cluster.objects(PersistentVolume).values():
         if class_of_volume(volume) != name or volume.metadata.name in excluded or not _fits(claim, volume, wanted):
             continue
         if volume.spec.claim_ref is not None:
-            return volume if is_reachable(volume, node) else None
-        is_smaller = smallest is None or _capacity(smallest) > _capacity(volume)
+            bound = volume if bound is None or volume.metadata.name < bound.metadata.name else bound
+            continue
+        is_smaller = smallest is None or _size_and_name(volume) < _size_and_name(smallest)
         if is_smaller and _is_free(claim, volume) and is_reachable(volume, node):
             smallest = volume
+    if bound is not None:
+        return bound if is_reachable(bound, node) else None
     return smallest
+
+
+def _size_and_name(volume: PersistentVolume) -> tuple[Fraction, str]:
+    return _capacity(volume), volume.metadata.name
 
 
 def _fits(claim: PersistentVolumeClaim, volume: PersistentVolume, wanted: Fraction) -> bool:

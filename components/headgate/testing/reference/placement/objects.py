@@ -4,55 +4,20 @@ The objects of a scenario as the API server would have them, and the cluster tha
 Each write is a whole manifest; patches are JSON merge patches (RFC 7386). Every write reaches the cluster at once.
 """
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from headgate.core.kubernetes.conditions import rfc3339
+from headgate.core.kubernetes.merge_patch import merge_patched
 from headgate.core.kubernetes.quantities import QuantityError
 from headgate.core.placement.cluster import PlacementCluster
-from headgate.core.placement.objects.devices import DeviceClass
+from headgate.core.placement.objects.kinds import OTHERS
 from headgate.core.placement.objects.metadata import read
 from headgate.core.placement.objects.nodes import NodeObject
-from headgate.core.placement.objects.owners import (
-    Namespace,
-    PodDisruptionBudget,
-    ReplicaSet,
-    ReplicationController,
-    Service,
-    StatefulSetObject,
-)
-from headgate.core.placement.objects.storage import (
-    CsiDriver,
-    CsiNode,
-    CsiStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
 from headgate.core.plan.reading import PlanInputError
 from headgate.events.ids import UnixMs
 from headgate.testing.reference.placement.scenario import Json
-
-KINDS: Final[Mapping[str, type]] = {
-    "Namespace": Namespace,
-    "Service": Service,
-    "ReplicationController": ReplicationController,
-    "ReplicaSet": ReplicaSet,
-    "StatefulSet": StatefulSetObject,
-    "PodDisruptionBudget": PodDisruptionBudget,
-    "PersistentVolumeClaim": PersistentVolumeClaim,
-    "PersistentVolume": PersistentVolume,
-    "StorageClass": StorageClass,
-    "CSINode": CsiNode,
-    "CSIDriver": CsiDriver,
-    "CSIStorageCapacity": CsiStorageCapacity,
-    "VolumeAttachment": VolumeAttachment,
-    "DeviceClass": DeviceClass,
-}
-"""Kinds beside nodes and pods."""
 
 _TARGET: Final = "DisruptionTarget"
 
@@ -78,12 +43,12 @@ class ScenarioObjects:
                 info = cluster.node(key)
                 return info.node if info is not None else None
             case _:
-                return cluster.objects(KINDS[kind]).get(key)
+                return cluster.objects(OTHERS[kind].type).get(key)
 
     def put(self, manifest: Json) -> None:
         """An object is created or replaced. Raises PlanInputError for one that cannot be read."""
         kind, key = manifest.get("kind", ""), key_of(manifest)
-        if kind not in KINDS and kind not in ("Node", "Pod"):
+        if kind not in OTHERS and kind not in ("Node", "Pod"):
             raise PlanInputError(f"{kind} {key}: placement does not read this kind: remove it")
         try:
             self._tell(kind, key, manifest)
@@ -98,7 +63,7 @@ class ScenarioObjects:
             case "Pod":
                 self.cluster.set_pod(self.cluster.shapes.read(manifest))
             case _:
-                self.cluster.put(KINDS[kind], key, read(manifest, KINDS[kind]))
+                self.cluster.put(OTHERS[kind].type, key, read(manifest, OTHERS[kind].type))
 
     def patch(self, kind: str, key: str, patch: Json) -> bool:
         """An object is patched; False if it does not exist."""
@@ -118,7 +83,7 @@ class ScenarioObjects:
             case "Pod":
                 self.cluster.remove_pod(key)
             case _:
-                self.cluster.put(KINDS[kind], key, None)
+                self.cluster.put(OTHERS[kind].type, key, None)
         return True
 
     # --- what happens to pods --------------------------------------------------------------------------------------
@@ -142,19 +107,6 @@ class ScenarioObjects:
     def nominate(self, pod: str, node: str) -> None:
         """The nominated node of a pod is written into its status, or ("") removed."""
         self.patch("Pod", pod, {"status": {"nominatedNodeName": node or None}})
-
-
-def merge_patched(document: Any, patch: Any) -> Any:
-    """A document with a JSON merge patch applied (RFC 7386); neither is changed."""
-    if not isinstance(patch, Mapping):
-        return patch
-    merged = dict(document) if isinstance(document, Mapping) else {}
-    for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = merge_patched(merged.get(name), value)
-    return merged
 
 
 def key_of(manifest: Json) -> str:

@@ -46,10 +46,7 @@ class Following:
         cluster = self.objects.cluster
         framework = self._frameworks[recorded["profile"]]
         profile = framework.profile
-        percentage = profile.percentage_of_nodes_to_score
-        if percentage is None:
-            percentage = self.profiles.percentage_of_nodes_to_score
-        scan = cluster.index(NodeOrder).scan(0, percentage)
+        scan = cluster.index(NodeOrder).scan(0, self.profiles.percentage_of(profile))
         made = attempt(framework, cluster.pods[recorded["pod"]], scan)
         return told_attempt(made, profile.scheduler_name, recorded["n"], recorded["from"])
 

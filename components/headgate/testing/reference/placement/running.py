@@ -9,6 +9,7 @@ is to be tried, the clock jumps to the next second at which something is due. Pu
 from typing import Final
 
 from headgate.core.config.fields import ConfigurationError
+from headgate.core.kubernetes.merge_patch import merge_patched
 from headgate.core.placement.attempt import PlacementAttempt, attempt
 from headgate.core.placement.configuration.profiles import read_profiles
 from headgate.core.placement.framework.plugin import ObjectWrite
@@ -21,7 +22,6 @@ from headgate.core.placement.queue_hints import queue_profile
 from headgate.core.placement.scan import NodeOrder
 from headgate.core.plan.reading import PlanInputError
 from headgate.testing.reference.placement.changes import AskingQueue, ScenarioChanges
-from headgate.testing.reference.placement.objects import merge_patched
 from headgate.testing.reference.placement.scenario import Json, PlacementScenario
 from headgate.testing.reference.placement.telling import told_attempt, told_profiles
 from headgate.testing.reference.placement.volume_controller import answers
@@ -100,12 +100,10 @@ class Run:
             return False
         queued = popped.queued
         framework = self._frameworks[queued.pod.spec.scheduler_name]
-        percentage = framework.profile.percentage_of_nodes_to_score
-        if percentage is None:
-            percentage = self.profiles.percentage_of_nodes_to_score
+        percentage = self.profiles.percentage_of(framework.profile)
         scan = framework.cluster.index(NodeOrder).scan(self._scan_start, percentage)
         made = attempt(framework, queued.pod, scan)
-        self._scan_start = (self._scan_start + len(made.verdicts.rows)) % max(1, len(scan.order))
+        self._scan_start = (self._scan_start + made.looked) % max(1, len(scan.order))
         told = told_attempt(made, framework.profile.scheduler_name, queued.attempts, popped.place.value)
         if made.node:
             self._place(framework, popped, made, told)
@@ -156,6 +154,8 @@ class Run:
                 self._changes.evict(victim)
             for cleared in made.post_filtered.unnominated:
                 self._changes.nominate(cleared, "")
+            for write in made.post_filtered.writes:
+                self._write(write)
         if made.nominated is not None and made.nominated != queued.pod.nominated_node_name:
             self._changes.nominate(queued.pod.key, made.nominated)
 

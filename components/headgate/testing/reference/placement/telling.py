@@ -8,9 +8,10 @@ import numpy as np
 
 from headgate.core.placement.arrays import Ints, Rows
 from headgate.core.placement.attempt import PlacementAttempt
-from headgate.core.placement.configuration.profiles import Profile, Profiles
+from headgate.core.placement.configuration.profiles import Profiles
 from headgate.core.placement.framework.candidates import PreemptionDetails
 from headgate.core.placement.framework.plugin import PostFiltered
+from headgate.core.placement.framework.profile import PluginArguments, Profile
 from headgate.core.placement.framework.runtime import Scored
 from headgate.core.placement.framework.status import PluginStatus
 from headgate.testing.reference.placement.scenario import Json
@@ -40,7 +41,7 @@ def _told_profile(profile: Profile) -> Json:
     }
 
 
-def _told_arguments(arguments: msgspec.Struct) -> Json:
+def _told_arguments(arguments: PluginArguments) -> Json:
     """The arguments as Go writes them: what is empty is left out, numbers and booleans are not."""
     told: Json = msgspec.to_builtins(arguments)
     return {name: _without_empty(value) for name, value in told.items() if not _is_empty(value)}

@@ -7,7 +7,8 @@ volume of its own, named `pvc-<uid>`, in the zone of that node.
 
 from typing import Final
 
-from headgate.testing.reference.placement.objects import ScenarioObjects, merge_patched
+from headgate.core.kubernetes.merge_patch import merge_patched
+from headgate.testing.reference.placement.objects import ScenarioObjects
 from headgate.testing.reference.placement.scenario import Json
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"

@@ -1,0 +1,384 @@
+"""
+Deciding a pod on a state: one attempt, and the events that it amounts to.
+
+`PlacementDecider` is the machine of the scheduler without its queue: which pod is tried when comes from outside. So the
+scheduler, verification and `headgate place` decide alike. A decision is supposed in the view at once, and the next one
+is taken on what it leaves (`PlacementView.suppose`); nothing is written into the state. Extenders are not called here:
+their answers are those of the state (`State.extender_answers`), and a decision that lacks some says which (`asks`).
+
+Only what changes is an event. A pod that was tried before with the same result gets none.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from headgate.core.config.fields import ConfigurationError
+from headgate.core.kubernetes.merge_patch import merge_patched
+from headgate.core.placement.attempt import PlacementAttempt, attempt
+from headgate.core.placement.configuration.profiles import Profiles, Registry, read_profiles
+from headgate.core.placement.extenders.calls import NO_ANSWERS
+from headgate.core.placement.extenders.requests import ExtenderAsk
+from headgate.core.placement.framework.cycle import PlacementCycle
+from headgate.core.placement.framework.plugin import PostFiltered
+from headgate.core.placement.framework.runtime import Framework
+from headgate.core.placement.framework.status import Code, PluginStatus, unresolvable
+from headgate.core.placement.messages import fit_error
+from headgate.core.placement.nodes import NodeInfo
+from headgate.core.placement.objects.kinds import OTHERS
+from headgate.core.placement.plugins.registry import REGISTRY
+from headgate.core.placement.plugins.volume_binding import NAME as VOLUME_BINDING
+from headgate.core.placement.plugins.volume_binding import VolumeBindingArgs
+from headgate.core.placement.pods import PodInfo
+from headgate.core.placement.preemption_budgets import UNPROTECTED, Budgets
+from headgate.core.placement.scan import NodeOrder
+from headgate.core.placement.view import PlacementChange, PlacementView
+from headgate.core.state.tables import PlacementRecord, PlacementVerdict, State
+from headgate.events import decisions
+from headgate.events.decisions import ObjectPatch, PluginRefusal, Victim
+from headgate.events.extenders import ExtenderAnswer
+from headgate.events.ids import PodKey, Uid, UnixMs
+
+PlacementEvent = (
+    decisions.PodPlaced
+    | decisions.PodPrepared
+    | decisions.PodWithdrawn
+    | decisions.PodUnschedulable
+    | decisions.PodNominated
+)
+
+UNSCHEDULABLE: Final = "Unschedulable"
+SCHEDULER_ERROR: Final = "SchedulerError"
+
+
+class PodDecision(msgspec.Struct, frozen=True):
+    """
+    What one attempt amounts to.
+
+    `events` are to be appended, in order. `is_placed` whether the pod got a node; otherwise `rejectors` are the plugins
+    that rejected it and `pending` those of them that wait for something of their own; neither of them: an error.
+    `next_start` is where the next scan starts. `changes` are what it has changed in the view. With `asks` nothing is
+    decided: the pod is to be decided again, with the same start, when their answers are in the state.
+    """
+
+    events: tuple[PlacementEvent, ...]
+    is_placed: bool
+    rejectors: tuple[str, ...]
+    pending: tuple[str, ...]
+    next_start: int
+    changes: tuple[PlacementChange, ...]
+    asks: tuple[ExtenderAsk, ...] = ()
+
+
+class _Refused(msgspec.Struct, frozen=True):
+    """Why a pod was not placed."""
+
+    reason: str
+    message: str
+    refusals: tuple[PluginRefusal, ...] = ()
+    rejectors: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+
+
+class PlacementDecider:
+    """Decides pods on a state. Raises ConfigurationError when its KubeSchedulerConfiguration cannot be used."""
+
+    def __init__(self, state: State, registry: Registry = REGISTRY) -> None:
+        self.profiles: Profiles = read_profiles(state.scheduler_configuration, registry)
+        for index, extender in enumerate(self.profiles.extenders):
+            if extender.bind_verb:
+                # Pods must not be bound behind the back of the extender that is to bind them.
+                raise ConfigurationError(
+                    f"extenders[{index}].bindVerb", "extenders are not asked to bind pods in this version", "remove it"
+                )
+        self.view = PlacementView(state)
+        self.frameworks = {
+            name: Framework(profile, self.view.cluster, extenders=self.profiles.extenders)
+            for name, profile in self.profiles.by_name.items()
+        }
+        self._answered: set[PodKey] = set()
+        """Pods for which what is supposed was decided by answers of extenders: the next attempt asks anew."""
+
+    def framework_of(self, pod: PodInfo) -> Framework | None:
+        """The runtime of the profile that a pod names; None for pods of other schedulers."""
+        return self.frameworks.get(pod.spec.scheduler_name)
+
+    def pod_to_place(self, key: str) -> PodInfo | None:
+        """A pod that may be tried: it exists, names a profile, has no node and is not being deleted."""
+        pod = self.view.cluster.pods.get(key)
+        if pod is None or pod.node_name or pod.is_terminating or self.framework_of(pod) is None:
+            return None
+        return pod
+
+    def attempted(self, pod: PodInfo, scan_start: int) -> PlacementAttempt:
+        """An attempt to place a pod, of which nothing is supposed."""
+        framework = self.frameworks[pod.spec.scheduler_name]
+        scan = self.view.cluster.index(NodeOrder).scan(scan_start, self.profiles.percentage_of(framework.profile))
+        return attempt(framework, pod, scan, self._answers_of(PodKey(pod.key)))
+
+    def _answers_of(self, key: PodKey) -> Mapping[str, ExtenderAnswer]:
+        """What extenders have answered for the next attempt of a pod."""
+        return NO_ANSWERS if key in self._answered else self.view.state.extender_answers.get(key, NO_ANSWERS)
+
+    def decide(self, pod: PodInfo, scan_start: int) -> PodDecision:
+        """Try to place a pod (`pod_to_place`) and suppose the result."""
+        framework = self.frameworks[pod.spec.scheduler_name]
+        made = self.attempted(pod, scan_start)
+        if made.asks:
+            return PodDecision((), False, (), (), scan_start, (), made.asks)
+        next_start = (scan_start + made.looked) % max(1, len(self.view.cluster.columns.rows))
+        if made.node:
+            node = self.view.cluster.node(made.node)
+            assert node is not None, f"{made.node} is gone"
+            placed = self._place(framework, made.cycle, node, scan_start)
+            if isinstance(placed, decisions.PodPlaced):
+                changes = self._suppose((placed,))
+                return PodDecision((placed,), True, (), (), next_start, tuple(changes))
+            refused, nominations = placed, self._nominations(pod, "", None, scan_start)
+        else:
+            refused = _refused(made)
+            nominations = self._nominations(pod, made.nominated, made.post_filtered, scan_start)
+        events: tuple[PlacementEvent, ...] = (*self._verdict(pod, refused, scan_start), *nominations)
+        changes = self._suppose(events)
+        return PodDecision(events, False, refused.rejectors, refused.pending, next_start, tuple(changes))
+
+    # --- pods that got a node --------------------------------------------------------------------------------------
+
+    def _place(
+        self, framework: Framework, cycle: PlacementCycle, node: NodeInfo, scan_start: int
+    ) -> decisions.PodPlaced | _Refused:
+        """Reserve, Permit, and what is to be written before the pod is bound."""
+        pod, cluster = cycle.pod, self.view.cluster
+        reserved = framework.binding.reserve(cycle, node)
+        if not reserved.status.is_success:
+            return _refused_by(reserved.status)
+        permission = framework.binding.permit(cycle, node)
+        if permission.waits_ms_max:
+            return decisions.PodPlaced(
+                pod=PodKey(pod.key),
+                uid=Uid(pod.uid),
+                node=node.name,
+                scan_start=scan_start,
+                waits_ms=max(1, *permission.waits_ms_max.values()),
+            )
+        if not permission.status.is_success:
+            return _refused_by(permission.status)
+        before = [(each, cluster.objects(each.kind).get(each.key)) for each in reserved.assumed]
+        for assumed, _ in before:
+            cluster.put(assumed.kind, assumed.key, assumed.object)
+        said = framework.binding.pre_bind(cycle, node)
+        for assumed, found in before:
+            cluster.put(assumed.kind, assumed.key, found)
+        if said.status.code not in (Code.SUCCESS, Code.WAIT):
+            return _refused_by(said.status)
+        return decisions.PodPlaced(
+            pod=PodKey(pod.key),
+            uid=Uid(pod.uid),
+            node=node.name,
+            scan_start=scan_start,
+            writes=tuple(
+                ObjectPatch(kind=write.kind, name=write.key, patch=dict(write.patch)) for write in said.writes
+            ),
+        )
+
+    # --- pods that did not -----------------------------------------------------------------------------------------
+
+    def _verdict(self, pod: PodInfo, refused: _Refused, scan_start: int) -> tuple[decisions.PodUnschedulable, ...]:
+        """The verdict, unless the log has it; if there are answers of extenders, it ends what they are for."""
+        record = self.view.record_of(PodKey(pod.key))
+        known = record.verdict if record is not None and record.uid == pod.uid else None
+        has_answers = bool(self._answers_of(PodKey(pod.key)))
+        said = refused.reason, refused.message, refused.refusals
+        if not has_answers and known is not None and (known.reason, known.message, known.refusals) == said:
+            return ()
+        return (
+            decisions.PodUnschedulable(
+                pod=PodKey(pod.key),
+                uid=Uid(pod.uid),
+                reason=refused.reason,
+                message=refused.message,
+                refusals=refused.refusals,
+                scan_start=scan_start,
+            ),
+        )
+
+    def _nominations(
+        self, pod: PodInfo, nominated: str | None, helped: PostFiltered | None, scan_start: int
+    ) -> tuple[decisions.PodNominated, ...]:
+        """The nomination, unless the log has it, and those that others lose by it."""
+        cluster = self.view.cluster
+        victims = self._victims(helped.victims) if helped is not None else ()
+        events = []
+        node = nominated if nominated is not None else pod.nominated_node_name
+        if node != pod.nominated_node_name or victims:
+            events.append(
+                decisions.PodNominated(
+                    pod=PodKey(pod.key), uid=Uid(pod.uid), node=node, victims=victims, scan_start=scan_start
+                )
+            )
+        for key in sorted(helped.unnominated) if helped is not None else ():
+            other = cluster.pods[key]
+            events.append(decisions.PodNominated(pod=PodKey(key), uid=Uid(other.uid)))
+        return tuple(events)
+
+    def _victims(self, keys: Iterable[str]) -> tuple[Victim, ...]:
+        """Pods that have to go, without those that are terminating already."""
+        budgets = self.view.cluster.index(Budgets)
+        pods = [self.view.cluster.pods[key] for key in keys]
+        violating = budgets.violating(pods)
+        return tuple(
+            Victim(
+                pod=PodKey(pod.key),
+                uid=Uid(pod.uid),
+                budgeted=budgets.group_of(pod.shape) != UNPROTECTED and not is_violating,
+            )
+            for pod, is_violating in zip(pods, violating, strict=True)
+            if not pod.is_terminating
+        )
+
+    # --- pods that are placed and not bound yet ------------------------------------------------------------------
+
+    def is_waiting(self, key: PodKey) -> bool:
+        """Whether a pod is placed and something has to happen before it is bound (`follow_up`)."""
+        record = self.view.record_of(key)
+        return record is not None and record.is_waiting
+
+    def deadline_ms(self, key: PodKey) -> UnixMs:
+        """Until when such a pod may wait."""
+        record, pod = self.view.record_of(key), self.view.base_of(key)
+        assert record is not None, f"{key} is not placed"
+        if record.waits_ms:
+            return UnixMs(record.placed_at_ms + record.waits_ms)
+        framework = self.framework_of(pod) if pod is not None else None
+        arguments = framework.profile.arguments.get(VOLUME_BINDING) if framework is not None else None
+        if not isinstance(arguments, VolumeBindingArgs):
+            arguments = VolumeBindingArgs()
+        return UnixMs(record.placed_at_ms + 1000 * arguments.bind_timeout_seconds)
+
+    def follow_up(self, key: PodKey, now_ms: UnixMs) -> PlacementEvent | None:
+        """What has become of a pod that is waiting; None while it has to wait on."""
+        record, pod = self.view.record_of(key), self.view.base_of(key)
+        if record is None or pod is None:
+            return None
+        event = self._followed(pod, record)
+        if event is None and now_ms >= self.deadline_ms(key):
+            event = _withdrawn(pod, record, _late(record))
+        return event
+
+    def suppose(self, event: PlacementEvent) -> list[PlacementChange]:
+        """The view as if an event were folded."""
+        return self._suppose((event,))
+
+    def forget(self) -> list[PlacementChange]:
+        """Drop what is supposed: the log does not have it."""
+        self._answered.clear()
+        return self.view.forget()
+
+    def _followed(self, pod: PodInfo, record: PlacementRecord) -> PlacementEvent | None:
+        framework, node = self.framework_of(pod), self.view.cluster.node(record.node)
+        if framework is None:
+            missing = f"no profile of the KubeSchedulerConfiguration is named {pod.spec.scheduler_name}"
+            return _withdrawn(pod, record, _Refused(SCHEDULER_ERROR, missing))
+        if node is None:
+            return _withdrawn(pod, record, _Refused(SCHEDULER_ERROR, f'node "{record.node}" not found'))
+        cycle = framework.cycle(pod)
+        framework.pre_filter(cycle)
+        if record.waits_ms:
+            placed = self._place(framework, cycle, node, 0)
+            if isinstance(placed, _Refused):
+                return _withdrawn(pod, record, placed)
+            return None if placed.waits_ms else placed
+        if not all(self._is_written(write) for write in record.writes):
+            return None
+        said = framework.binding.pre_bind(cycle, node)
+        if said.status.code == Code.WAIT:
+            return None
+        if not said.status.is_success:
+            return _withdrawn(pod, record, _refused_by(said.status))
+        return decisions.PodPrepared(pod=PodKey(pod.key), uid=Uid(pod.uid), node=record.node)
+
+    def _is_written(self, write: ObjectPatch) -> bool:
+        """Whether an object shows what is to be written, as far as placement reads it."""
+        kind = OTHERS.get(write.kind)
+        manifest = self.view.manifest_of(kind, write.name) if kind is not None else None
+        if kind is None or manifest is None:
+            return False
+        return _contains(kind.reduced(manifest), kind.reduced(merge_patched(manifest, write.patch)))
+
+    # --- what is supposed ------------------------------------------------------------------------------------------
+
+    def _record(self, key: PodKey, uid: Uid) -> PlacementRecord:
+        record = self.view.record_of(key)
+        return record if record is not None and record.uid == uid else PlacementRecord(uid=uid)
+
+    def _suppose(self, events: Iterable[PlacementEvent]) -> list[PlacementChange]:
+        """The view as if these events were folded."""
+        changes: list[PlacementChange] = []
+        for event in events:
+            record = self._record(event.pod, event.uid)
+            self._answered.add(event.pod)
+            match event:
+                case decisions.PodPlaced():
+                    placed = replace(record, node=event.node, writes=event.writes, waits_ms=event.waits_ms)
+                    changes += self.view.suppose(event.pod, replace(placed, nominated="", verdict=None))
+                case decisions.PodUnschedulable():
+                    verdict = PlacementVerdict(reason=event.reason, message=event.message, refusals=event.refusals)
+                    changes += self.view.suppose(event.pod, replace(record, verdict=verdict))
+                case decisions.PodNominated():
+                    changes += self.view.suppose(event.pod, replace(record, nominated=event.node))
+                    for victim in event.victims:
+                        doomed = replace(self._record(victim.pod, victim.uid), preempted_by=event.pod)
+                        changes += self.view.suppose(victim.pod, doomed)
+                case decisions.PodWithdrawn():
+                    changes += self.view.suppose(event.pod, replace(record, node="", writes=(), waits_ms=0))
+                case decisions.PodPrepared():
+                    changes += self.view.suppose(event.pod, replace(record, prepared=True))
+                case _:
+                    assert_never(event)
+        return changes
+
+
+def _withdrawn(pod: PodInfo, record: PlacementRecord, why: _Refused) -> decisions.PodWithdrawn:
+    return decisions.PodWithdrawn(
+        pod=PodKey(pod.key), uid=Uid(pod.uid), node=record.node, reason=why.reason, message=why.message
+    )
+
+
+def _late(record: PlacementRecord) -> _Refused:
+    if record.waits_ms:
+        return _Refused(UNSCHEDULABLE, f"rejected due to timeout after waiting {record.waits_ms / 1000:g}s at Permit")
+    message = f'running PreBind plugin "{VOLUME_BINDING}": binding volumes: context deadline exceeded'
+    return _Refused(SCHEDULER_ERROR, message)
+
+
+def _contains(found: Any, wanted: Any) -> bool:
+    """Whether a value has all of another one: the fields of objects and, in any order, the elements of lists."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            name in found and _contains(found[name], value) for name, value in wanted.items()
+        )
+    if isinstance(wanted, list | tuple):
+        return isinstance(found, list | tuple) and all(any(_contains(each, one) for each in found) for one in wanted)
+    return bool(found == wanted)
+
+
+def _refused(made: PlacementAttempt) -> _Refused:
+    """What an attempt without a node says."""
+    refusals = (
+        PluginRefusal(plugin=plugin, reason=reason, nodes=nodes)
+        for (plugin, reason), nodes in sorted(made.refusals.items())
+    )
+    pending = (status.plugin for status, _ in made.verdicts.counts() if status.code == Code.PENDING)
+    return _Refused(made.reason, made.message, tuple(refusals), made.rejectors, tuple(dict.fromkeys(pending)))
+
+
+def _refused_by(status: PluginStatus) -> _Refused:
+    """What a plugin says of the node that was chosen (a FitError over that one node), or its error."""
+    refusals = tuple(PluginRefusal(plugin=status.plugin, reason=reason, nodes=1) for reason in status.reasons)
+    if not status.is_rejected:
+        return _Refused(SCHEDULER_ERROR, status.message, refusals)
+    message = fit_error(1, "", ((status, 1),), unresolvable(), "")
+    pending = (status.plugin,) if status.code == Code.PENDING else ()
+    return _Refused(UNSCHEDULABLE, message, refusals, (status.plugin,), pending)
