@@ -3,19 +3,24 @@
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 import yaml
 from tests.support.logs import TestLog
 from tests.support.waiting import until
 
 from headgate.adapters.jetstream.health import DependencyHealth
-from headgate.core.machine.contract import Append, Changed, Committed, Settled
+from headgate.core.machine.contract import Append, Changed, Committed, Listed, Settled
+from headgate.core.reading.rules import read_otherwise
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
 from headgate.events.facts import ConfigurationObserved
+from headgate.events.ids import UnixMs
 from headgate.machines.informer_bridge.decide import InformerBridge
+from headgate.machines.informer_bridge.placement_objects import SCHEDULER_CONFIGURATIONS
 from headgate.machines.informer_bridge.reconfiguring import refusal
-from headgate.processes.informer_bridge.reloading import ConfigurationFile
+from headgate.processes.informer_bridge.process import Warned, report
+from headgate.processes.informer_bridge.reloading import kueues_file, placements_file
 from headgate.processes.runtime.configuration_files import load_document
 from headgate.processes.runtime.process_status import Status
 
@@ -33,7 +38,7 @@ class Reloaded:
         self.status = Status(process="informer-bridge", cell="main", holder="h", health=DependencyHealth())
         loaded = load_document(path)
         self.bridge = InformerBridge(self.log.state, loaded)
-        self.file = ConfigurationFile(str(path), loaded, self.status, self._refusal)
+        self.file = kueues_file(str(path), self.status, self._refusal)
         self.settle()
 
     def _refusal(self, configuration: Configuration) -> str:
@@ -161,7 +166,11 @@ async def test_a_change_of_what_is_read_has_it_listed_again(
         done.append(type(stimulus).__name__)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(reloaded.file.follow, offer, lambda names: done.append(tuple(names)))
+        tasks.start_soon(
+            reloaded.file.follow,
+            offer,
+            lambda old, new: done.append(read_otherwise(old.configuration, new.configuration)),
+        )
         for fields in (TIMEOUT, {"integrations": {"labelKeysToCopy": ["team"]}}, {"manageJobsWithoutQueueName": True}):
             before = len(done)
             reloaded.write(**fields)
@@ -187,5 +196,54 @@ async def _nothing(_: object) -> None:
     """Takes no stimulus."""
 
 
-def _unlisted(_: object) -> None:
+def _unlisted(_: object, __: object) -> None:
     """Lists nothing."""
+
+
+# --- by which pods are placed --------------------------------------------------------------------------------------
+
+SCHEDULER = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"schedulerName": "headgate"}],
+}
+
+
+def test_a_changed_file_by_which_pods_are_placed_takes_effect_and_a_mistake_changes_nothing(tmp_path: Path) -> None:
+    """An emptied file turns placement off."""
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(yaml.safe_dump(SCHEDULER))
+    status = Status(process="informer-bridge", cell="main", holder="h", health=DependencyHealth())
+    file = placements_file(str(path), status)
+    assert (file.at_start(), file.changed()) == (SCHEDULER, None)
+    path.write_text(yaml.safe_dump({**SCHEDULER, "parallelism": 0}))
+    assert file.changed() is None
+    (notice,) = status.report().notices
+    assert "the changed KubeSchedulerConfiguration is not in effect, the former one stays" in notice
+    assert "parallelism: 0 cannot be" in notice
+    assert file.current == SCHEDULER
+    path.write_text("")
+    assert file.changed() == Changed(SCHEDULER_CONFIGURATIONS, "MODIFIED", b"{}", "")
+    assert (file.current, status.report().notices) == ({}, ())
+
+
+def test_a_pod_without_a_profile_is_reported_once_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
+    """However many there are, and in however many terms."""
+    pods = [
+        {
+            "metadata": {"name": name, "namespace": "a", "uid": name},
+            "spec": {"schedulerName": "headgate", "containers": [{"name": "c"}]},
+        }
+        for name in ("p", "q")
+    ]
+    warned = Warned()
+    for _ in range(2):
+        machine = InformerBridge(TestLog().state)
+        machine.decide(Listed("pods", tuple(msgspec.json.encode(each) for each in pods), "1"))
+        machine.decide(Settled(UnixMs(0)))
+        report(warned, machine)
+    (record,) = caplog.records
+    assert (
+        "the pod a/q names the scheduler headgate and is bound to the first node that has room" in record.getMessage()
+    )
+    assert "--kube-scheduler-config FILE" in record.getMessage()

@@ -1,11 +1,12 @@
 """A bridge that starts again resumes at the log's positions: against the simulated cluster, through reflectors."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from tests.support.doors import Door
 from tests.support.logs import TestLog
@@ -14,6 +15,7 @@ from tests.support.waiting import until
 
 from headgate.adapters.jetstream.health import Dependency
 from headgate.adapters.kubernetes.resources import RESOURCES as ADDRESSES
+from headgate.adapters.kubernetes.resources import Resource, watchable
 from headgate.adapters.kubernetes.transport import InProcessTransport
 from headgate.core.machine.contract import Append, Changed, Committed, Listed, Resumed, Settled, Stimulus
 from headgate.core.reading.decoding import READING, RESOURCES
@@ -23,6 +25,7 @@ from headgate.events.ids import UnixMs
 from headgate.events.registry import Event
 from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.machines.informer_bridge.marks import MARK_MS
+from headgate.machines.informer_bridge.placement_objects import ALWAYS, OWN, SCHEDULER_CONFIGURATIONS
 from headgate.processes.informer_bridge.watching import Watching
 from headgate.testing.cluster import BY_PLURAL, Cluster, Fault, FaultPlan, FaultRule
 
@@ -83,10 +86,12 @@ class Term:
 
 
 @asynccontextmanager
-async def term(log: TestLog, cluster: Cluster, **options: Any) -> AsyncIterator[Term]:
+async def term(
+    log: TestLog, cluster: Cluster, *, known: Mapping[str, Resource] = ADDRESSES, **options: Any
+) -> AsyncIterator[Term]:
     """A term that has come to its sync."""
     running = Term(log, Door(cluster))
-    watching = Watching(InProcessTransport(running.door), ADDRESSES, lambda: RESOURCES, page_items=500, **options)
+    watching = Watching(InProcessTransport(running.door), known, lambda: RESOURCES, page_items=500, **options)
     async with anyio.create_task_group() as tasks:
         running.watching = watching
         tasks.start_soon(watching, log.state, running.offer)
@@ -330,3 +335,57 @@ async def test_what_is_waited_for_at_the_start_shows_in_readiness() -> None:
     assert said[0].since_ms == said[1].since_ms > 0
     assert "503" in said[0].error
     assert watching.probe(0).ok
+
+
+# --- placement, turned on and off in a term ------------------------------------------------------------------------
+
+PLACING = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"schedulerName": "headgate"}],
+}
+
+
+async def place_by(running: Term, document: dict[str, Any]) -> None:
+    """As a change of the file does."""
+    await running.offer(Changed(SCHEDULER_CONFIGURATIONS, "MODIFIED", msgspec.json.encode(document), ""))
+    running.settle()
+
+
+async def test_what_placement_reads_is_watched_from_when_it_is_turned_on_until_it_is_turned_off() -> None:
+    cluster = cluster_of("n1")
+    log = TestLog()
+    async with term(log, cluster, known=watchable()) as running:
+        cluster.apply(claim("c"))
+        await place_by(running, PLACING)
+        running.watching.begin(OWN)
+        running.watching.list_again(ALWAYS)
+        await until(lambda: log.state.scheduler_configuration == PLACING)
+        assert set(log.state.objects["persistentvolumeclaims"]) == {"default/c"}
+        assert set(log.state.objects["nodes"]) == {"n1"}
+        cluster.apply(claim("d"))
+        await until(lambda: len(log.state.objects["persistentvolumeclaims"]) == 2)
+
+        await place_by(running, {})
+        running.watching.end(OWN)
+        shown = len(running.shown)
+        cluster.apply(claim("e"))
+        cluster.apply(node("n2"))
+        await until(lambda: "n2" in log.state.nodes)
+        assert [each.resource for each in running.shown[shown:] if isinstance(each, Changed)] == ["nodes"]
+        assert log.state.objects == {}
+
+        await place_by(running, PLACING)
+        running.watching.begin(OWN)
+        running.watching.list_again(ALWAYS)
+        await until(lambda: log.state.scheduler_configuration == PLACING)
+        assert len(log.state.objects["persistentvolumeclaims"]) == 3
+
+
+def claim(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }

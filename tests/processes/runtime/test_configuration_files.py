@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from headgate.events.configuration import FairSharingConfiguration, WaitForPodsReady
-from headgate.processes.runtime.configuration_files import KUEUES_DEFAULTS, ConfigFiles, load_configuration, sort_files
+from headgate.processes.runtime.configuration_files import (
+    KUEUES_DEFAULTS,
+    ConfigFiles,
+    load_configuration,
+    load_scheduler_document,
+    sort_files,
+)
 from headgate.processes.runtime.settings import SettingsError, load
 
 BASE = Path(__file__).parents[3] / "deploy" / "kubernetes" / "base"
@@ -83,3 +89,53 @@ def test_the_examples_of_the_deployed_configuration_are_right(tmp_path: Path) ->
     assert read.fair_sharing == FairSharingConfiguration()
     assert read.admission_fair_sharing is not None
     assert read.object_retention_policies.after_finished_ms == 86_400_000
+
+
+# --- the kube-scheduler's ------------------------------------------------------------------------------------------
+
+SCHEDULER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def test_none_and_an_empty_file_place_no_pods(tmp_path: Path) -> None:
+    assert load_scheduler_document("none") == {}
+    assert load_scheduler_document(written(tmp_path / "s.yaml", "# nothing\n")) == {}
+
+
+def test_the_document_is_the_file_without_the_keys_of_extenders(tmp_path: Path) -> None:
+    """How they are reached over TLS is for the one process that calls them; all else is for the log."""
+    text = SCHEDULER + (
+        "podMaxBackoffSeconds: 30\n"
+        "profiles: [{schedulerName: headgate}]\n"
+        "extenders:\n"
+        "- urlPrefix: https://extender.example.com\n"
+        "  filterVerb: filter\n"
+        "  enableHTTPS: true\n"
+        "  tlsConfig: {keyData: c2VjcmV0, certData: c2VjcmV0}\n"
+    )
+    assert load_scheduler_document(written(tmp_path / "s.yaml", text)) == {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "podMaxBackoffSeconds": 30,
+        "profiles": [{"schedulerName": "headgate"}],
+        "extenders": [{"urlPrefix": "https://extender.example.com", "filterVerb": "filter", "enableHTTPS": True}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (SCHEDULER + "podMaxBackof: 3\n", "podMaxBackof"),
+        (SCHEDULER + "percentageOfNodesToScore: 120\n", "percentageOfNodesToScore: 120 cannot be: write a number"),
+        (SCHEDULER + "profiles: [{plugins: {score: {enabled: [{name: NodeName2}]}}}]\n", "did you mean 'NodeName'"),
+        (KUEUE, "apiVersion"),
+        ("- a\n", "must hold a KubeSchedulerConfiguration"),
+        ("a: [\n", "not YAML"),
+    ],
+)
+def test_a_mistake_names_file_field_and_remedy_in_a_line(tmp_path: Path, text: str, said: str) -> None:
+    path = written(tmp_path / "s.yaml", text)
+    with pytest.raises(SettingsError) as raised:
+        load_scheduler_document(path)
+    assert str(raised.value).startswith(f"{path}: ")
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)

@@ -13,14 +13,14 @@ from headgate.core.fold import BrokenLogError, quarantine, quarantine_limit
 from headgate.core.fold.quarantine_limit import TooManyFailedError
 from headgate.core.machine.call_object import body_of
 from headgate.core.machine.commits import next_commit
-from headgate.core.machine.contract import Append, Call, Completed, Settled, TakeSnapshot, WakeAt
+from headgate.core.machine.contract import Append, AskExtender, Call, Completed, Settled, TakeSnapshot, WakeAt
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import NamespaceRecord, State
 from headgate.events.base import Producer
 from headgate.events.commit import UnreadableCommitError, decode_commit, encode_commit
 from headgate.events.effects import LeaderElected, SnapshotTaken
 from headgate.events.facts import NamespaceObserved
-from headgate.events.ids import Epoch, UnixMs
+from headgate.events.ids import Epoch, PodKey, UnixMs
 from headgate.processes.runtime.process_status import Phase
 from headgate.processes.runtime.settings import LimitSettings
 from headgate.processes.snapshots import store
@@ -199,6 +199,22 @@ async def test_a_snapshot_is_of_the_state_at_the_command(around, until, running)
     async with running(host):
         await until(lambda: bool(machines and machines[0].of(Completed)))
     assert machines[0].of(Completed) == [Completed("s", 200, b"1")]
+
+
+async def test_an_extender_is_asked_and_its_answer_comes_back(around, until, running) -> None:
+    """As a call does; one without an answer counts as refused."""
+    machines: list[Recorder] = []
+    ask = AskExtender(id="a", pod=PodKey("ns/p"), extender="http://x", path="filter", body={})
+
+    def make(state: State) -> Recorder:
+        machines.append(Recorder(state, [[ask]]))
+        return machines[0]
+
+    host, status, _ = around.host(make)
+    async with running(host):
+        await until(lambda: bool(machines and machines[0].of(Completed)))
+    assert machines[0].of(Completed) == [Completed("a", 0, b"http://x/filter is not there")]
+    assert (status.counters.calls, status.counters.calls_refused) == (1, 1)
 
 
 async def store_snapshot(around: Any, state: State) -> None:

@@ -24,7 +24,8 @@ objects, and is found again after a crash.
 
 The pod sets of a TrainJob follow from its runtime, too (`training_runtimes`).
 
-Once a flavor has a topology, pods that are none of ours are summed up by node (`foreign_pods`).
+Once a flavor has a topology, pods that are none of ours are summed up by node (`foreign_pods`). While Headgate places
+pods, what that is decided by is appended too (`placement_objects`).
 
 Objects that cannot be parsed are kept in `problems` for the process to log; they count as absent.
 """
@@ -32,12 +33,12 @@ Objects that cannot be parsed are kept in `problems` for the process to log; the
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from headgate.core.api import job_kinds
-from headgate.core.api.names import DEFAULT_QUEUE, ELASTIC_JOB
+from headgate.core.api.names import DEFAULT_QUEUE, ELASTIC_JOB, SCHEDULER_NAME
 from headgate.core.config.reader import ConfigurationError, read_document
 from headgate.core.fold import quarantine
 from headgate.core.fold.quarantine import about_event, has_workload_aside, is_about_aside, is_aside, kind_of, retry_of
@@ -84,13 +85,14 @@ from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
 from headgate.events.identity import CellFounded
 from headgate.events.ids import JobKey, JobRef, PodKey, Uid, UnixMs, WorkloadKey, split_key
-from headgate.events.objects import Job, ResourceFlavorSpec
+from headgate.events.objects import Job, Pod, ResourceFlavorSpec
 from headgate.events.registry import Event
 from headgate.machines.informer_bridge import diff
 from headgate.machines.informer_bridge.absent_owners import AbsentOwners
 from headgate.machines.informer_bridge.foreign_pods import PODS, ForeignPods, is_foreign
 from headgate.machines.informer_bridge.marks import ObservedVersions
 from headgate.machines.informer_bridge.parents import Parents
+from headgate.machines.informer_bridge.placement_objects import SCHEDULER_CONFIGURATIONS, PlacementObjects
 from headgate.machines.informer_bridge.pod_jobs import PodJobs
 from headgate.machines.informer_bridge.prebuilt_workloads import PrebuiltWorkloads
 from headgate.machines.informer_bridge.priority_followers import PriorityFollowers
@@ -144,6 +146,8 @@ class InformerBridge:
     appends the configuration in effect. `unread` is the reason why this version cannot read that file; the
     configuration in the log stays then. A log without a file keeps its configuration; a file that contains only
     apiVersion and kind gives it Kueue's defaults. A log in which nothing was ever observed gets `new_log`.
+
+    `placing` is the KubeSchedulerConfiguration to place pods by, {} to place none; without one that in the log counts.
     """
 
     # Large: the fields of the machine, one line each with what it holds.
@@ -154,6 +158,7 @@ class InformerBridge:
         *,
         new_log: facts.ConfigurationObserved | None = None,
         founding: CellFounded | None = None,
+        placing: Mapping[str, Any] | None = None,
     ) -> None:
         self.state = state
         self.founding = founding
@@ -170,7 +175,12 @@ class InformerBridge:
         self._rules = rules_of(effective)
         self.at_start = effective
         """The configuration that the kinds of jobs and the resources of this term follow from."""
-        self.resources = watched(effective)
+        self._objects = PlacementObjects(state, placing)
+        waiting = (key for key, each in state.pods.items() if self._waits_for_placement(each.pod))
+        self.unplaced = next(waiting, PodKey(""))
+        """A pod for Headgate to place while no profile says how; "": none."""
+        self._of_queueing = watched(effective)
+        self.resources = self._watched()
         self._kinds = job_kinds.enabled(effective)
         self._jobs_at = job_kinds.resources_of(self._kinds)
         self._not_run = OrderedDict.fromkeys(key for key in state.jobs if job_kinds.of_key(key) not in self._kinds)
@@ -247,6 +257,9 @@ class InformerBridge:
 
     def _on_listed(self, listed: Listed) -> None:
         """The list replaces whatever of its resource was waiting: the watch before it is older."""
+        if listed.resource not in self._waiting:
+            # Watched no longer.
+            return
         waiting: OrderedDict[str, bytes] = OrderedDict()
         for raw in _by_version(listed) if listed.resource in (*self._jobs_at, "workloads") else listed.objects:
             key = self._key_of(listed.resource, raw)
@@ -266,7 +279,7 @@ class InformerBridge:
             self._look_at(self.state.jobs)
 
     def _on_resumed(self, resumed: Resumed) -> None:
-        if resumed.resource in self._to_list:
+        if resumed.resource in self._to_list or resumed.resource not in self._waiting:
             return
         self._followed[resumed.resource] = None
         self._marks.resumed(resumed.resource, resumed.resource_version)
@@ -276,6 +289,11 @@ class InformerBridge:
     def _on_changed(self, changed: Changed) -> None:
         if changed.resource == CONFIGURATIONS:
             self._reconfigure(changed.object)
+            return
+        if changed.resource == SCHEDULER_CONFIGURATIONS:
+            self._place_by(msgspec.json.decode(changed.object))
+            return
+        if changed.resource not in self._waiting:
             return
         self._marks.changed(changed.resource, changed.resource_version, changed.kind, changed.object)
         key = self._key_of(changed.resource, changed.object)
@@ -291,13 +309,41 @@ class InformerBridge:
         changed = changed_configuration(raw, self.at_start)
         if changed is None:
             return
-        for resource in read_otherwise(self._in_effect(), changed.configuration):
+        self._expect_lists(read_otherwise(self._in_effect(), changed.configuration))
+        self._configuration = changed
+        self._rules = rules_of(changed.configuration)
+
+    def _expect_lists(self, resources: Iterable[str]) -> None:
+        """What is read otherwise from now on is not known until it is listed again."""
+        for resource in resources:
             self._to_list[resource] = None
             self._followed.pop(resource, None)
             self._unshown[resource] = None
             self._marks.forget(resource)
-        self._configuration = changed
-        self._rules = rules_of(changed.configuration)
+
+    def _place_by(self, document: Mapping[str, Any]) -> None:
+        """
+        Place pods by a changed configuration, or place none any more.
+
+        What is watched for placement only is listed as soon as it is watched.
+        """
+        before = self._objects.watched
+        self._objects.configure(document)
+        self.resources = self._watched()
+        for resource in before:
+            if resource not in self.resources:
+                del self._waiting[resource]
+                for table in (self._followed, self._unswept, self._to_list, self._unshown):
+                    table.pop(resource, None)
+                self._marks.forget(resource)
+        added = [each for each in self._objects.watched if each not in before]
+        for resource in added:
+            self._waiting.setdefault(resource, OrderedDict())
+        self._expect_lists(added)
+
+    def _watched(self) -> tuple[str, ...]:
+        """What is watched, in the order of its facts in a commit. Pods come last, after what they refer to."""
+        return (*self._of_queueing[:-1], *self._objects.own, *self._of_queueing[-1:])
 
     def _key_of(self, resource: str, raw: bytes) -> str | None:
         try:
@@ -311,6 +357,7 @@ class InformerBridge:
 
     # --- facts -----------------------------------------------------------------------------------------------------
 
+    # Large: one step after the other, in the order of the events of a commit.
     def _settle(self, now_ms: UnixMs) -> list[Command]:
         rewound = self._marks.rewound()
         self._note_shown()
@@ -329,6 +376,7 @@ class InformerBridge:
         if self._jobs and self._may_create():
             # Facts have shown that some need not wait for their parents.
             self._create_workloads(calls)
+        self._take_placing(events)
         self._take_pod_jobs(events, now_ms)
         self._take_sums(events, now_ms)
         if self._has_shown(*self._jobs_at, PODS) and len(events) == known:
@@ -363,8 +411,23 @@ class InformerBridge:
         if self._configuration is not None and self._is_news(self._configuration):
             events.append(self._configuration)
             marked = self.state.resource_versions
-            events += (quarantine.shown_again(each) for each in self.listed_anew() if each in marked)
+            events += (quarantine.shown_again(each) for each in self._read_otherwise() if each in marked)
+        placing = self._objects.beginning()
+        if placing is not None:
+            events.append(placing)
         self._take_effects(events)
+
+    def _take_placing(self, events: list[Event]) -> None:
+        """Append the configuration to place pods by, once the log has all that is decided by: its marks begin anew."""
+        if not self._objects.is_starting:
+            return
+        if any(each not in self._followed or self._waiting[each] for each in self._objects.watched):
+            return
+        placing = self._objects.start()
+        if placing is not None:
+            events.append(placing)
+            marked = self.state.resource_versions
+            events += (quarantine.shown_again(each) for each in self._objects.watched if each in marked)
 
     def _take_effects(self, events: list[Event]) -> None:
         """Append what has become of calls, and what was found out, as far as there is room."""
@@ -409,7 +472,10 @@ class InformerBridge:
         return self._unshown.keys().isdisjoint(resources)
 
     def listed_anew(self) -> tuple[str, ...]:
-        """The resources that are read otherwise by the configuration than by the one in the log."""
+        """The resources that are read otherwise by the configurations than by those in the log."""
+        return (*self._read_otherwise(), *(self._objects.watched if self._objects.is_starting else ()))
+
+    def _read_otherwise(self) -> tuple[str, ...]:
         return read_otherwise(self.state.configuration, self._in_effect())
 
     def _in_effect(self) -> Configuration:
@@ -433,7 +499,9 @@ class InformerBridge:
         """
         for resource in self._unswept:
             waiting = self._waiting[resource]
-            for key in diff.known_keys(self.state, resource):
+            for key in () if resource in self._objects.own else diff.known_keys(self.state, resource):
+                waiting.setdefault(key, _GONE)
+            for key in self._objects.known_keys(resource):
                 waiting.setdefault(key, _GONE)
             if resource == PODS:
                 for pod in self._foreign.pods():
@@ -448,16 +516,22 @@ class InformerBridge:
     def _take_facts(self, events: list[Event]) -> None:
         """Move changes from the waiting objects into a commit, until it is full. Earlier effects count as well."""
         self._take_not_run(events)
+        # Of one object there may be two facts.
+        facts_max = FACTS_MAX - 1 if self._objects.watched else FACTS_MAX
         for resource in self.resources:
             waiting = self._waiting[resource]
             if not waiting:
                 continue
             if resource == TRAIN_JOBS and not all(each in self._followed for each in job_kinds.OF_TRAIN_JOBS):
                 continue
-            while waiting and len(events) < FACTS_MAX:
+            is_placed_by = resource in self._objects.watched
+            while waiting and len(events) < facts_max:
                 key, raw = waiting.popitem(last=False)
                 with about(kind_of(resource), key):
                     fact = self._fact(resource, key, raw)
+                    shown = self._shown(resource, key, raw) if is_placed_by else None
+                if shown is not None:
+                    events.append(shown)
                 if isinstance(fact, facts.ResourceFlavorObserved):
                     self._sum_foreign_pods(fact.spec)
                 if fact is not None:
@@ -495,6 +569,8 @@ class InformerBridge:
         self._held.pop(JobKey(key), None)
         if self.state.quarantine and self._is_left_alone(resource, key, raw):
             return None
+        if resource in self._objects.own:
+            return None
         if raw == _GONE:
             self._raw.pop(JobKey(key), None)
             self._forget(resource, key)
@@ -517,6 +593,17 @@ class InformerBridge:
             return self._stray_fact(resource, key, raw) or diff.deleted(self.state, resource, key)
         return diff.news(self.state, self._as_logged(seen.fact))
 
+    def _shown(self, resource: str, key: str, raw: bytes) -> facts.Fact | None:
+        """The fact about what placement reads of an object. The object of another fact, too, was reported by that."""
+        if raw == _GONE:
+            return self._objects.deleted(resource, key)
+        try:
+            return self._objects.fact(resource, key, raw)
+        except UnreadableObjectError as error:
+            if not self.problems or str(self.problems[-1]) != str(error):
+                self.problems.append(error)
+            return self._objects.deleted(resource, key)
+
     def _stray_fact(self, resource: str, key: str, raw: bytes) -> facts.Fact | None:
         """The fact about a job without a queue, if it must not run and the log does not have it like that."""
         fact = running_below(self.state, resource, raw)
@@ -536,6 +623,8 @@ class InformerBridge:
         self._runtimes.forget(resource, JobKey(key))
 
     def _pod_fact(self, fact: facts.Fact | None, key: PodKey, raw: bytes) -> facts.Fact | None:
+        if isinstance(fact, facts.PodObserved) and self._waits_for_placement(fact.spec):
+            self.unplaced = key
         if isinstance(fact, facts.PodObserved) and fact.spec.managed is not None:
             fact = self._pod_jobs.relevant(fact, raw)
         if self._foreign.is_summing:
@@ -545,6 +634,11 @@ class InformerBridge:
                 return None
             self._foreign.forget(key)
         return diff.deleted(self.state, PODS, key) if fact is None else diff.news(self.state, fact)
+
+    def _waits_for_placement(self, pod: Pod) -> bool:
+        """Whether a pod is for Headgate to place, and no profile says how."""
+        waits = pod.spec.scheduler_name == SCHEDULER_NAME and not pod.spec.node_name
+        return waits and not self._objects.has_profile
 
     def _as_logged(self, fact: facts.Fact) -> facts.Fact:
         """
@@ -574,7 +668,12 @@ class InformerBridge:
             return False
         ours = record.process == Producer.INFORMER_BRIDGE.value
         request = "" if raw == _GONE else retry_of(raw) or ""
-        is_gone = ours and raw == _GONE and diff.deleted(self.state, resource, key) is None
+        deleted = (
+            self._objects.deleted(resource, key)
+            if resource in self._objects.own
+            else diff.deleted(self.state, resource, key)
+        )
+        is_gone = ours and raw == _GONE and deleted is None
         if is_gone or (request and request != self.state.retried.get(f"{record.kind}/{key}", "")):
             why = "it is gone" if is_gone else "somebody has asked for it"
             released = effects.ObjectReleased(kind=record.kind, name=key, uid=record.uid, why=why, request=request)

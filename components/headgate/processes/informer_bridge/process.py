@@ -1,26 +1,30 @@
 """The informer bridge as a process: it watches the API server, appends facts, and creates the Workloads of jobs."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
 from headgate.adapters.kubernetes.resources import watchable
+from headgate.core.api.names import SCHEDULER_NAME
 from headgate.core.config.reader import read_document
 from headgate.core.machine.contract import Machine
+from headgate.core.reading.rules import read_otherwise
 from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
+from headgate.events.facts import ConfigurationObserved
 from headgate.machines.informer_bridge.decide import InformerBridge
+from headgate.machines.informer_bridge.placement_objects import ALWAYS, OWN
 from headgate.machines.informer_bridge.reconfiguring import refusal
-from headgate.processes.informer_bridge.reloading import ConfigurationFile
+from headgate.processes.informer_bridge.reloading import kueues_file, placements_file
 from headgate.processes.informer_bridge.watching import Watching
 from headgate.processes.runtime.api_executor import KubernetesCarrier
 from headgate.processes.runtime.cell_record import keep_record
-from headgate.processes.runtime.configuration_files import KUEUES_DOCUMENT, load_document
+from headgate.processes.runtime.configuration_files import KUEUES_DOCUMENT
 from headgate.processes.runtime.host_parts import Parts
 from headgate.processes.runtime.leadership import Offer
 from headgate.processes.runtime.process import Given, Process
@@ -33,11 +37,12 @@ _LOG: Final = logging.getLogger(__name__)
 async def _build(given: Given) -> AsyncIterator[Parts]:
     assert given.transport is not None, "the bridge asks for Kubernetes"
     settings = given.settings
-    file = settings.bridge.configuration
     bridges: list[InformerBridge] = []
-    follows = None
-    if file:
-        follows = ConfigurationFile(file, load_document(file), given.status, partial(_refusal, bridges))
+    follows, places = None, None
+    if settings.bridge.configuration:
+        follows = kueues_file(settings.bridge.configuration, given.status, partial(_refusal, bridges))
+    if settings.placement.configuration:
+        places = placements_file(settings.placement.configuration, given.status)
     carrier = KubernetesCarrier(given.transport, settings.kubernetes)
     watching = Watching(
         given.transport,
@@ -55,7 +60,13 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
 
     def machine(state: State) -> Machine:
         given_now = follows.at_start() if follows is not None else None
-        made = InformerBridge(state, given_now, new_log=read_document(KUEUES_DOCUMENT), founding=given.gate.founding())
+        made = InformerBridge(
+            state,
+            given_now,
+            new_log=read_document(KUEUES_DOCUMENT),
+            founding=given.gate.founding(),
+            placing=places.at_start() if places is not None else None,
+        )
         if made.unread:
             _LOG.warning(
                 "the configuration in the log stays as it is: this version cannot read the file that it came from "
@@ -73,13 +84,15 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
                 tasks.start_soon(partial(keep_record, given.records, state, given.log, every_ms=every_ms))
             tasks.start_soon(watching, state, offer)
             if follows is not None:
-                tasks.start_soon(follows.follow, offer, watching.list_again)
+                tasks.start_soon(follows.follow, offer, partial(_list_again, watching))
+            if places is not None:
+                tasks.start_soon(places.follow, offer, partial(_place, watching))
 
     yield Parts(
         machine=machine,
         carrier=carrier,
         feeder=feed,
-        after_decision=_report_problems,
+        after_decision=partial(report, Warned()),
         stimuli_max=settings.bridge.stimuli_max,
     )
 
@@ -89,11 +102,47 @@ def _refusal(bridges: list[InformerBridge], configuration: Configuration) -> str
     return refusal(configuration, bridges[-1].at_start)
 
 
-def _report_problems(machine: Machine) -> None:
-    """Objects that could not be read count as absent for all processes; report them to the operator."""
+def _list_again(watching: Watching, before: ConfigurationObserved, after: ConfigurationObserved) -> None:
+    watching.list_again(read_otherwise(before.configuration, after.configuration))
+
+
+def _place(watching: Watching, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Watch what placement reads from now on, or no longer."""
+    if bool(before) == bool(after):
+        return
+    if after:
+        watching.begin(OWN)
+        watching.list_again(ALWAYS)
+    else:
+        watching.end(OWN)
+
+
+class Warned:
+    """What the operator was told once."""
+
+    unplaced = False
+
+
+def report(warned: Warned, machine: Machine) -> None:
+    """Tell the operator of objects that could not be read, which count as absent, and of a pod without a profile."""
     assert isinstance(machine, InformerBridge)
     while machine.problems:
         _LOG.warning("an object of the API server is passed over: %s", machine.problems.popleft())
+    if machine.unplaced and not warned.unplaced:
+        warned.unplaced = True
+        happens = (
+            "stays pending: no profile of the KubeSchedulerConfiguration in effect has that name. Add"
+            if machine.state.scheduler_configuration
+            else "is bound to the first node that has room: no KubeSchedulerConfiguration is in effect. To have it "
+            "placed as by a kube-scheduler, start the informer bridge with --kube-scheduler-config FILE, with"
+        )
+        _LOG.warning(
+            "the pod %s names the scheduler %s and %s `profiles: [{schedulerName: %s}]`",
+            machine.unplaced,
+            SCHEDULER_NAME,
+            happens,
+            SCHEDULER_NAME,
+        )
 
 
 PROCESS = Process(producer=Producer.INFORMER_BRIDGE, build=_build, kubernetes=True)

@@ -96,6 +96,7 @@ class Watching:
         self._sleep = sleep
         self._reflectors: list[Reflector] = []
         self._following: dict[str, anyio.CancelScope] = {}
+        self._begin: Callable[[Resource, str], None] | None = None
         # Resources that are to be listed in this term, whatever their mark.
         self._without_mark: dict[str, None] = {}
         # Health of the requests before the reflectors start.
@@ -121,22 +122,48 @@ class Watching:
         _LOG.info("resuming the watches of %d of %d resources", len(marks), len(self._resources))
         send, receive = anyio.create_memory_object_stream[Message](MESSAGES_MAX)
         self._counted += self._counts_of_term()
+        self._reflectors = []
         # A message about an unreachable server applies to all reflectors.
         repeats = Repeats()
-        self._reflectors = [
-            Reflector(self._client, resource, settings=self._settings, repeats=repeats) for resource in self._resources
-        ]
+
+        def begin(resource: Resource, mark: str) -> None:
+            reflector = Reflector(self._client, resource, settings=self._settings, repeats=repeats)
+            self._reflectors.append(reflector)
+            tasks.start_soon(self._follow, reflector, send, mark)
+
         async with send, receive, anyio.create_task_group() as tasks:
-            for reflector in self._reflectors:
-                tasks.start_soon(self._follow, reflector, send, marks.get(reflector.resource.name, ""))
-            await self._pass_on(receive, offer)
+            for resource in self._resources:
+                begin(resource, marks.get(resource.name, ""))
+            self._begin = begin
+            try:
+                await self._pass_on(receive, offer)
+            finally:
+                self._begin = None
 
     async def _follow(self, reflector: Reflector, send: MemoryObjectSendStream[Message], mark: str) -> None:
         name = reflector.resource.name
-        while True:
+        while reflector in self._reflectors:
             with anyio.CancelScope() as scope:
                 self._following[name] = scope
                 await reflector.run(send, resume_rv="" if name in self._without_mark else mark)
+
+    def begin(self, names: Iterable[str]) -> None:
+        """Follow these resources, too, for the rest of the term, beginning with lists; nothing between terms."""
+        if self._begin is None:
+            return
+        followed = {reflector.resource.name for reflector in self._reflectors}
+        for name in names:
+            if name not in followed:
+                self._begin(self._known[name], "")
+
+    def end(self, names: Iterable[str]) -> None:
+        """Follow these resources no longer."""
+        for name in names:
+            ended = [reflector for reflector in self._reflectors if reflector.resource.name == name]
+            self._counted += self._counts_of(ended)
+            self._reflectors = [reflector for reflector in self._reflectors if reflector not in ended]
+            if ended and name in self._following:
+                self._following.pop(name).cancel()
 
     def list_again(self, names: Iterable[str]) -> None:
         """Leave the watches of these resources and begin with lists: their objects are read otherwise from now on."""
@@ -225,10 +252,13 @@ class Watching:
         return ((count, {"resource": resource, "what": what}) for (resource, what), count in counted.items())
 
     def _counts_of_term(self) -> Counter[tuple[str, str]]:
+        return self._counts_of(self._reflectors)
+
+    def _counts_of(self, reflectors: Iterable[Reflector]) -> Counter[tuple[str, str]]:
         return Counter(
             {
                 (reflector.resource.name, what): count
-                for reflector in self._reflectors
+                for reflector in reflectors
                 for what, count in msgspec.structs.asdict(reflector.counters).items()
             }
         )

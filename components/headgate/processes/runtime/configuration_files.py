@@ -1,16 +1,20 @@
 """
-Files of Kueue's Configuration: selected from `--config`, read, and every mistake reported in one line.
+Files of configurations for the log: selected from `--config`, read, and every mistake reported in one line.
 
 `--config` may be given twice: once for the settings of the processes (`headgate.processes.runtime.settings`), once for
 the Configuration that decides on admission (`headgate.core.config.reader`). They are distinguished by their apiVersion,
 which settings do not have. The informer bridge puts the latter into the log, from where all processes read it; so no
 other process accepts one.
 
+The other is the kube-scheduler's KubeSchedulerConfiguration (`--kube-scheduler-config`), by which pods are placed. The
+log gets it without `tlsConfig` of its extenders: that may hold keys, and is for the one process that calls them.
+
 Without a file a new log gets Kueue's defaults (`KUEUES_DEFAULTS`) from its first event on; an existing log keeps its
 configuration.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,8 +23,12 @@ import yaml
 
 from headgate.adapters.yaml_text import check_depth
 from headgate.core.config.reader import V1BETA2, ConfigurationError, read_configuration, read_document
+from headgate.core.placement.configuration.checks import API_VERSION
+from headgate.core.placement.configuration.profiles import Registry, read_profiles
+from headgate.core.placement.configuration.types import Extender
 from headgate.events.configuration import Configuration
 from headgate.events.facts import ConfigurationObserved
+from headgate.processes.runtime.extensions import load_placement_plugins
 from headgate.processes.runtime.settings import SettingsError
 
 KUEUES_DOCUMENT: Final = {"apiVersion": V1BETA2, "kind": "Configuration"}
@@ -68,13 +76,57 @@ def load_document(path: str | Path) -> ConfigurationObserved:
         raise SettingsError(f"{path}: {error}") from error
 
 
+NO_PLACEMENT: Final = "none"
+"""The name, in place of a file's, by which no pods are placed."""
+
+
+def load_scheduler_document(path: str | Path) -> dict[str, Any]:
+    """
+    The KubeSchedulerConfiguration of a file, as the log gets it; {} for `none` and an empty file: no pods are placed.
+
+    Raises SettingsError, whose message is one line.
+    """
+    document = _scheduler_document(path)[0]
+    extenders = [_without_tls(each) for each in document.get("extenders") or ()]
+    return {**document, "extenders": extenders} if extenders else document
+
+
+def load_extenders(path: str | Path) -> tuple[Extender, ...]:
+    """The extenders of such a file with their `tlsConfig`, for the process that calls them. Raises SettingsError."""
+    return _scheduler_document(path)[1]
+
+
+def _scheduler_document(path: str | Path) -> tuple[dict[str, Any], tuple[Extender, ...]]:
+    if str(path) == NO_PLACEMENT:
+        return {}, ()
+    document = _read(Path(path))
+    if document == {}:
+        return {}, ()
+    if not isinstance(document, dict):
+        raise SettingsError(f"{path}: the file must hold a KubeSchedulerConfiguration of {API_VERSION}")
+    try:
+        return document, read_profiles(document, _plugins()).extenders
+    except ConfigurationError as error:
+        raise SettingsError(f"{path}: {error}") from error
+
+
+@cache
+def _plugins() -> Registry:
+    """Those that are installed: looked for once, because a file is read again and again."""
+    return load_placement_plugins()
+
+
+def _without_tls(extender: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in extender.items() if name != "tlsConfig"}
+
+
 def _read(file: Path) -> Any:
     try:
         text = file.read_text()
         check_depth(text)
         documents = [each for each in yaml.safe_load_all(text) if each is not None]
     except FileNotFoundError:
-        raise SettingsError(f"{file}: there is no such file; name another with --config") from None
+        raise SettingsError(f"{file}: there is no such file; name another") from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{file}: cannot be read: {error}") from error
     except yaml.YAMLError as error:

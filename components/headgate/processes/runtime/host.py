@@ -54,7 +54,7 @@ from headgate.core.engine.outputs import (
     SteppedDown,
 )
 from headgate.core.fold.quarantine import EventFailedError
-from headgate.core.machine.contract import Call, TakeSnapshot, WakeAt
+from headgate.core.machine.contract import AskExtender, Call, TakeSnapshot, WakeAt
 from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, decode_entry
@@ -424,7 +424,7 @@ class Host:
                     self._note_action()
                     # By an existing task: creating one for each commit costs as much as the sending.
                     self._to_append.put_nowait(output)
-                case Call():
+                case Call() | AskExtender():
                     self._note_action()
                     self._running.call(output)
                 case WakeAt(at_ms=at_ms):

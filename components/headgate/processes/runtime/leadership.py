@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import TaskStatus
 
-from headgate.core.machine.contract import Call, Completed, Stimulus, TakeSnapshot
+from headgate.core.machine.contract import AskExtender, Call, Completed, Stimulus, TakeSnapshot
 from headgate.core.state.attribution import ObjectFailedError
 from headgate.core.state.tables import State
 from headgate.processes.runtime.process_status import Counters
@@ -44,6 +44,14 @@ class Carrier(Protocol):
         """
         ...
 
+    async def ask(self, ask: AskExtender) -> Completed:
+        """
+        Call an extender once. The answer has status 0, and says why, if there is none in time.
+
+        Raises ObjectFailedError when the call cannot be made.
+        """
+        ...
+
     def snapshot(self, command: TakeSnapshot, state: State, report: Report) -> Callable[[], Coroutine[Any, Any, None]]:
         """
         Encode the state as it is now, and return what stores it and reports.
@@ -64,6 +72,10 @@ class NoCarrier:
     async def call(self, call: Call) -> Completed:
         """Refuse."""
         raise NoCallsError(f"{call.method} {call.path}: this process makes no calls to the API server")
+
+    async def ask(self, ask: AskExtender) -> Completed:
+        """Refuse."""
+        raise NoCallsError(f"{ask.extender}: this process calls no extenders")
 
     def snapshot(self, command: TakeSnapshot, state: State, report: Report) -> Callable[[], Coroutine[Any, Any, None]]:  # noqa: ARG002
         """Refuse."""
@@ -117,7 +129,7 @@ class LeadershipTerm:
         self._over.set()
         self._timer.cancel()
 
-    def call(self, call: Call) -> None:
+    def call(self, call: Call | AskExtender) -> None:
         """Execute a call; `Completed` follows as a stimulus."""
         assert self._tasks is not None
         self._counters.calls += 1
@@ -136,14 +148,18 @@ class LeadershipTerm:
         """Pending stimuli were delivered to the machine."""
         self._room.set()
 
-    async def _carry_out(self, call: Call) -> None:
+    async def _carry_out(self, call: Call | AskExtender) -> None:
         try:
-            completed = await self._carrier.call(call)
+            match call:
+                case AskExtender():
+                    completed = await self._carrier.ask(call)
+                case Call():
+                    completed = await self._carrier.call(call)
         except ObjectFailedError as failed:
             self.failed = failed
             self._ring()
             return
-        if completed.status >= 300:
+        if completed.status >= 300 or not completed.status:
             self._counters.calls_refused += 1
         self._receive(completed)
 

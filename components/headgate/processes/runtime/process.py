@@ -68,12 +68,12 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
         return self.producer.value
 
 
-def only_appends(machine: Callable[[State], Machine], *, hurries: Callable[[State], bool] = lambda _: False) -> Build:
+def only_appends(machine: Callable[[State], Machine]) -> Build:
     """For processes that only read the log and append."""
 
     @asynccontextmanager
     async def build(_: Given) -> AsyncIterator[Parts]:
-        yield Parts(machine=machine, hurries=hurries)
+        yield Parts(machine=machine)
 
     return build
 

@@ -166,6 +166,19 @@ class BridgeSettings(Section, frozen=True):
     configuration: str = ""
 
 
+class PlacementSettings(Section, frozen=True):
+    """
+    The placement of pods on nodes, for the informer bridge and the scheduler.
+
+    `configuration` is a file of kubescheduler.config.k8s.io/v1, which the informer bridge puts into the log; pods that
+    name one of its profiles are placed. "" leaves the log's as it is; `none`, or an empty file, places no pods. The
+    scheduler reads of the file how to reach its extenders over TLS, which the log does not have; without a file it
+    calls those of the log's configuration, without anything that a `tlsConfig` would say.
+    """
+
+    configuration: str = ""
+
+
 class KeysSettings(Section, frozen=True):
     """
     The keys that commits are signed with (`headgate keys generate`): this process's private file, and all public keys.
@@ -282,6 +295,7 @@ class Settings(Section, frozen=True):
     snapshots: SnapshotSettings = SnapshotSettings()
     feed: FeedSettings = FeedSettings()
     bridge: BridgeSettings = BridgeSettings()
+    placement: PlacementSettings = PlacementSettings()
     keys: KeysSettings = KeysSettings()
     record: RecordSettings = RecordSettings()
     binder: BinderSettings = BinderSettings()
