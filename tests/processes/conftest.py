@@ -9,7 +9,7 @@ import pytest
 from tests.support.waiting import until
 
 from headgate.adapters.jetstream.health import DependencyHealth
-from headgate.core.machine.contract import Call, Completed, Machine, TakeSnapshot
+from headgate.core.machine.contract import AskExtender, Call, Completed, Machine, TakeSnapshot
 from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.processes.runtime.clock import ProcessClock, mono_ms, wall_ms
@@ -45,6 +45,9 @@ class Carrier:
         finally:
             self.running -= 1
         return Completed(call.id, 200, b"{}")
+
+    async def ask(self, ask: AskExtender) -> Completed:
+        return Completed(ask.id, 0, f"{ask.extender}/{ask.path} is not there".encode())
 
     def snapshot(self, command: TakeSnapshot, state: State, report: Report) -> Callable[[], Any]:
         position = state.position

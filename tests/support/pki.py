@@ -56,3 +56,10 @@ def make_certificate(
         return
     signing = ("-CA", f"{authority}.crt", "-CAkey", f"{authority}.key", "-CAcreateserial")
     _openssl("x509", "-req", *signing, *files, "-days", "2", cwd=home)
+
+
+def make_server_and_client(home: Path, host: str, client: str) -> None:
+    """An authority, the certificate `server` for a host name (not 127.0.0.1), and `client` for a user of `headgate`."""
+    make_authority(home)
+    make_certificate(home, "server", subject=f"/CN={host}", extension=f"subjectAltName=DNS:{host}")
+    make_certificate(home, "client", subject=f"/O=headgate/CN={client}", extension="extendedKeyUsage=clientAuth")

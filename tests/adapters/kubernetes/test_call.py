@@ -131,6 +131,14 @@ async def test_an_eviction_that_a_budget_forbids_is_an_outcome(fake, transport, 
     assert outcome.error().is_budget_exhausted
 
 
+async def test_an_eviction_of_a_pod_with_two_budgets_is_an_outcome(fake, transport, sleeps):
+    """The server answers 500, and will for as long as both budgets cover the pod."""
+    why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    fake.script = [fake.answer(500, {"kind": "Status", "reason": "InternalError", "message": why})]
+    outcome = await CallExecutor(transport, sleep=sleeps).run(call("pods/p/eviction"))
+    assert (outcome.status, outcome.attempts) == (500, 1)
+
+
 async def test_a_server_that_is_away_is_told_of_once_and_not_by_each_call(sleeps, caplog):
     """Fifty calls fail together: one line when it begins, one when it is over."""
     gone = TransportError("refused", maybe_applied=False)

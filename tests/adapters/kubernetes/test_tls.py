@@ -6,7 +6,7 @@ import ssl
 import pytest
 import yaml
 from aiohttp import web
-from tests.support.pki import make_authority, make_certificate
+from tests.support.pki import make_server_and_client
 
 from headgate.adapters.kubernetes.credentials import load_credentials
 from headgate.adapters.kubernetes.errors import TransportError
@@ -23,9 +23,7 @@ pytestmark = [
 def pki(tmp_path_factory):
     """An authority, a server certificate for `api.test` (not 127.0.0.1), a client certificate for `headgate`."""
     home = tmp_path_factory.mktemp("pki")
-    make_authority(home)
-    make_certificate(home, "server", subject="/CN=api.test", extension="subjectAltName=DNS:api.test")
-    make_certificate(home, "client", subject="/O=headgate/CN=headgate", extension="extendedKeyUsage=clientAuth")
+    make_server_and_client(home, "api.test", "headgate")
     return home
 
 

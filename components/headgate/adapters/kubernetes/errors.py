@@ -129,6 +129,11 @@ class ApiError(KubernetesError):
         return self.status == 429 and any(cause.reason == "DisruptionBudget" for cause in self.causes)
 
     @property
+    def is_over_budgeted(self) -> bool:
+        """An eviction of a pod that several PodDisruptionBudgets cover, which the API server does not support."""
+        return self.status == 500 and _OVER_BUDGETED in self.message
+
+    @property
     def is_conflict(self) -> bool:
         """The object changed since it was read. Read it again and decide again."""
         return self.status == 409 and self.reason == "Conflict"
@@ -190,6 +195,9 @@ _DENIED: Final = re.compile(r'(?:^|is forbidden: )User "[^"]*" cannot ')
 
 # The API server's message when the body of an apply does not match its type. It sends that with a 500 and no reason.
 _UNTYPED: Final = "failed to create typed patch object"
+
+# The API server's message when a pod that is to be evicted has several budgets, also with a 500.
+_OVER_BUDGETED: Final = "more than one PodDisruptionBudget, which the eviction subresource does not support"
 
 _CAUSELESS: Final = "the answer has no body"
 
@@ -271,9 +279,9 @@ def is_operating_error(error: ApiError) -> bool:
     changing the request. So is an authorizer's 403, which an RBAC rule repairs; that of an admission plugin is final.
     So is the 404 of a resource that is not installed: treating it as the absence of an object would lose the object. So
     is a redirect, because no API server sends one: a proxy in between does. A budget's 429 to an eviction is not: it is
-    about the pod, and may last forever. Nor is the 500 to an invalid apply.
+    about the pod, and may last forever. Nor is the 500 to an invalid apply, and to an eviction that two budgets cover.
     """
-    if error.is_unappliable:
+    if error.is_unappliable or error.is_over_budgeted:
         return False
     status = error.status
     if status in {403, 404, 429}:

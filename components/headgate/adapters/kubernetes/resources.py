@@ -3,7 +3,7 @@ The resources Headgate reads and writes, and their paths.
 
 A `Resource` has the data that is needed to address a kind of object. `RESOURCES` is the table of those in use, by
 plural name; the named constants below are the same structs for code that is to be type-checked. The module depends on
-the list of job kinds only, and does no I/O.
+the lists of kinds of jobs and of objects that placement reads, and does no I/O.
 """
 
 from collections.abc import Mapping
@@ -14,6 +14,7 @@ import msgspec
 
 from headgate.core.api import job_kinds
 from headgate.core.api.job_kinds import BATCH_JOB, JOB_KINDS, TRAIN_JOB, JobKind, known
+from headgate.core.placement.objects.kinds import WATCHED, PlacementKind
 
 #: The API group of Kueue, which Headgate implements.
 KUEUE_GROUP: Final = "kueue.x-k8s.io"
@@ -171,9 +172,26 @@ RESOURCES: Final[Mapping[str, Resource]] = OF_JOBS | {
 }
 
 
+def of_placement(kind: PlacementKind) -> Resource:
+    """The resource of a kind of objects that placement reads."""
+    return Resource(
+        group=kind.group,
+        version=kind.version,
+        plural=kind.plural,
+        kind=kind.kind,
+        namespaced=kind.namespaced,
+        optional=kind.optional,
+        alias=kind.alias,
+    )
+
+
 def watchable() -> Mapping[str, Resource]:
-    """`RESOURCES`, and those of the kinds of jobs that other packages have added."""
-    return {**RESOURCES, **{kind.resource: of_kind(kind) for kind in known() if not kind.of_pods}}
+    """`RESOURCES`, those of the kinds of jobs that other packages have added, and those that placement reads."""
+    return {
+        **{name: of_placement(kind) for name, kind in WATCHED.items()},
+        **RESOURCES,
+        **{kind.resource: of_kind(kind) for kind in known() if not kind.of_pods},
+    }
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

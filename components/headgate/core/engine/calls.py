@@ -1,8 +1,12 @@
-"""The unanswered calls of one machine: those that run, and those that wait because of the limit."""
+"""
+The unanswered calls of one machine, to the API server and to extenders.
+
+They run, or wait because of the limit.
+"""
 
 from collections import deque
 
-from headgate.core.machine.contract import Call
+from headgate.core.machine.contract import AskExtender, Call
 
 
 class Calls:
@@ -11,8 +15,8 @@ class Calls:
     def __init__(self, calls_max: int) -> None:
         self._calls_max = calls_max
         self._running: set[str] = set()
-        self._waiting: deque[Call] = deque()
-        self._untold: dict[str, Call] = {}
+        self._waiting: deque[Call | AskExtender] = deque()
+        self._untold: dict[str, Call | AskExtender] = {}
         """The calls whose end was not passed to the machine yet, by id."""
 
     @property
@@ -25,7 +29,7 @@ class Calls:
         """Whether the number of unanswered calls forbids a further decision."""
         return self.unanswered >= self._calls_max
 
-    def add(self, call: Call) -> None:
+    def add(self, call: Call | AskExtender) -> None:
         """Add a call. It runs as soon as `start` returns it."""
         self._waiting.append(call)
         self._untold[call.id] = call
@@ -34,13 +38,13 @@ class Calls:
         """A call was answered. An id that is not under way is ignored."""
         self._running.discard(call_id)
 
-    def completed(self, call_id: str) -> Call | None:
+    def completed(self, call_id: str) -> Call | AskExtender | None:
         """The end of a call is passed to the machine: returns that call; None if it is no call (a snapshot)."""
         return self._untold.pop(call_id, None)
 
-    def start(self) -> list[Call]:
+    def start(self) -> list[Call | AskExtender]:
         """The calls that may run from now on."""
-        started = []
+        started: list[Call | AskExtender] = []
         while self._waiting and len(self._running) < self._calls_max:
             call = self._waiting.popleft()
             self._running.add(call.id)

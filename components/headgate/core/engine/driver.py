@@ -78,6 +78,7 @@ from headgate.core.machine.call_object import object_of
 from headgate.core.machine.commits import is_deposed
 from headgate.core.machine.contract import (
     Append,
+    AskExtender,
     Call,
     Command,
     Committed,
@@ -442,7 +443,7 @@ class Driver:
                 case Append():
                     assert self.epoch is not None
                     self._outputs.append(self._appends.append(self.state, self.epoch, command, self._decided_ms))
-                case Call():
+                case Call() | AskExtender():
                     self._calls.add(command)
                     self._outputs.extend(self._calls.start())
                 case WakeAt(at_ms=at_ms):

@@ -6,7 +6,7 @@ The shell takes outputs with `Driver.take` and carries them out in order, before
 
 import msgspec
 
-from headgate.core.machine.contract import Call, TakeSnapshot, WakeAt
+from headgate.core.machine.contract import AskExtender, Call, TakeSnapshot, WakeAt
 from headgate.core.state.attribution import ObjectFailedError
 from headgate.events.commit import Commit
 from headgate.events.ids import Epoch, Seq
@@ -80,6 +80,7 @@ class SteppedDown(msgspec.Struct, frozen=True):
 Output = (
     Send
     | Call
+    | AskExtender
     | WakeAt
     | TakeSnapshot
     | CommitStored

@@ -61,3 +61,25 @@ def field_conflicts(completed: Completed) -> tuple[str, ...]:
         return ()
     causes = status.details.causes if status.details is not None else ()
     return tuple(cause.field for cause in causes if cause.reason == "FieldManagerConflict")
+
+
+def is_about_another(completed: Completed) -> bool:
+    """
+    Whether a call was refused because the object of this name has another uid than the one that the call is for.
+
+    A patch is refused as a change of an immutable field, a deletion and an eviction by their precondition.
+    """
+    if completed.status not in (CONFLICT, INVALID):
+        return False
+    try:
+        status = msgspec.json.decode(completed.body, type=_Status)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    causes = status.details.causes if status.details is not None else ()
+    if completed.status == INVALID:
+        return any(cause.field == "metadata.uid" for cause in causes)
+    return any(text in status.message for text in _OTHER_UID)
+
+
+_OTHER_UID: Final = ("UID in the precondition", "UID in precondition")
+"""What the API server's refusals of an operation with another uid contain."""

@@ -11,11 +11,11 @@ import msgspec
 
 from headgate.core.api.job_kinds import BATCH_JOB, known, of_group_kind
 from headgate.core.fold.quarantine import ObjectRef, kind_of
-from headgate.core.machine.contract import Call
+from headgate.core.machine.contract import AskExtender, Call
 from headgate.core.state.attribution import ObjectFailedError
 
 
-def body_of(call: Call) -> bytes | None:
+def body_of(call: Call | AskExtender) -> bytes | None:
     """
     The body of a call, as JSON; None when it has none.
 
@@ -30,13 +30,15 @@ def body_of(call: Call) -> bytes | None:
         raise ObjectFailedError(subject.kind, subject.key, error) from error
 
 
-def object_of(call: Call) -> ObjectRef | None:
+def object_of(call: Call | AskExtender) -> ObjectRef | None:
     """
     The object that a call reads or changes; None when its path names none.
 
     For a Kubernetes Event it is the object that the Event regards, and for a Workload that is to be created its job:
     they exist whatever the outcome of the call.
     """
+    if isinstance(call, AskExtender):
+        return ObjectRef("Pod", call.pod)
     steps = call.path.strip("/").split("/")
     group = "" if steps[0] == "api" else steps[1] if len(steps) > 1 else ""
     steps = steps[2 if steps[0] == "api" else 3 :]

@@ -27,7 +27,7 @@ import msgspec
 
 from headgate.core.state.tables import State
 from headgate.events.commit import LoggedCommit, Position
-from headgate.events.ids import Seq, UnixMs
+from headgate.events.ids import PodKey, Seq, UnixMs
 from headgate.events.registry import Event
 
 # --- stimuli -------------------------------------------------------------------------------------------------------
@@ -106,6 +106,8 @@ APPLY_PATCH = "application/apply-patch+yaml"
 """The media type of server-side apply. JSON is YAML."""
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+"""The media type of a patch that merges lists by the keys of their items. The API server has it for its own kinds."""
 
 
 def deletion_of(uid: str) -> dict[str, Any]:
@@ -130,6 +132,22 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     lane: str = ""
 
 
+class AskExtender(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    A call of a scheduler extender about a pod. It is made once: nothing is retried.
+
+    `extender` is its `urlPrefix` and `path` what is configured for the verb; how it is reached, and for how long an
+    answer is waited for, the process has from its configuration. `id` is as that of a `Call`, and `Completed` has the
+    answer: with status 0 there is none, and `body` says why.
+    """
+
+    id: str
+    pod: PodKey
+    extender: str
+    path: str
+    body: Any
+
+
 class WakeAt(msgspec.Struct, frozen=True, gc=False):
     """Send `Settled` at this time at the latest. A later `WakeAt` replaces an earlier one."""
 
@@ -142,7 +160,7 @@ class TakeSnapshot(msgspec.Struct, frozen=True, gc=False):
     call_id: str
 
 
-Command = Append | Call | WakeAt | TakeSnapshot
+Command = Append | Call | AskExtender | WakeAt | TakeSnapshot
 
 
 class Machine(Protocol):

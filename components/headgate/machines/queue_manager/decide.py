@@ -41,7 +41,7 @@ from headgate.core.workload import concurrent_admission
 from headgate.core.workload.pod_requests import Limits, limits_of
 from headgate.core.workload.slices import is_elastic, slices_of
 from headgate.core.workload.variants import is_parent, is_variant
-from headgate.events import decisions, effects, facts, identity
+from headgate.events import decisions, effects, extenders, facts, identity
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position
 from headgate.events.families import NamesWorkload, is_in_cluster_queue, is_of_workload, names_workload
@@ -92,7 +92,10 @@ _FREQUENT = (
 """Events about one workload that are too frequent to be matched against all other cases."""
 
 _Unheard = (
-    facts.NamespaceObserved
+    facts.SchedulerConfigurationObserved
+    | facts.ObjectObserved
+    | facts.ObjectDeleted
+    | facts.NamespaceObserved
     | facts.NamespaceDeleted
     | facts.NodeUsageObserved
     | facts.WorkloadPriorityClassObserved
@@ -104,11 +107,18 @@ _Unheard = (
     | identity.CellRestored
     | decisions.CycleDecided
     | decisions.PodPlaced
+    | decisions.PodPrepared
+    | decisions.PodWithdrawn
+    | decisions.PodUnschedulable
+    | decisions.PodNominated
     | effects.LeaderElected
     | effects.PodBound
     | effects.PodBindRejected
+    | effects.PodPreempted
+    | effects.PodPreemptionRejected
     | effects.PodRemoved
     | effects.PodFailed
+    | extenders.ExtenderAnswered
     | facts.PodTemplateObserved
     | facts.PodTemplateDeleted
     | effects.VariantChanged

@@ -1,0 +1,126 @@
+"""The scheduler's machine places pods: from the first attempt to the binding, whatever comes between."""
+
+import pytest
+from tests.support.placements import CONFIGURATION, PlacementCell, node, pod
+from tests.support.volumes import CLAIM, STORAGE_CLASS, VOLUME, bind_volume, with_volume
+
+from headgate.core.state.attribution import ObjectFailedError
+from headgate.events import decisions, effects
+from headgate.events.base import Producer
+from headgate.events.ids import PodKey, Uid, UnixMs
+
+
+def test_a_pod_gets_a_node_and_is_bound() -> None:
+    """The log has the choice, and the object shows it in the end; then nothing is recorded any more."""
+    cell = PlacementCell(node("n1"), pod("a"))
+    cell.run()
+    assert cell.nodes() == {"team/a": "n1"}
+    assert [type(event) for event in cell.says] == [decisions.PodPlaced]
+    assert not cell.state.placements
+
+
+def test_pods_of_other_schedulers_are_left_alone() -> None:
+    """Only those that name a profile are placed."""
+    cell = PlacementCell(node("n1"), pod("a", schedulerName="default-scheduler"))
+    cell.run()
+    assert not cell.says
+
+
+def test_what_one_pod_of_a_commit_takes_the_next_one_lacks() -> None:
+    """All are decided in one commit, each on what those before it leave."""
+    cell = PlacementCell(node("n1", cpu="2"), *(pod(name) for name in "abc"))
+    events = cell.decide()
+    placed = [event.pod for event in events if isinstance(event, decisions.PodPlaced)]
+    assert placed == ["team/a", "team/b"]
+    assert cell.verdict("team/c").startswith("0/1 nodes are available: 1 Insufficient cpu. ")
+
+
+def test_a_node_that_appears_wakes_the_pods_that_it_may_help() -> None:
+    """The verdict is recorded once, however often the pod is tried."""
+    cell = PlacementCell(node("n1", cpu="1"), pod("a", cpu="2"))
+    cell.run()
+    assert [type(event) for event in cell.says] == [decisions.PodUnschedulable]
+    cell.apply(node("n2", cpu="1"))
+    cell.run()
+    assert cell.nodes() == {"team/a": ""}
+    cell.apply(node("n3", cpu="2"))
+    cell.run()
+    assert cell.nodes() == {"team/a": "n3"}
+    assert not cell.state.placements
+
+
+def test_a_refused_binding_brings_the_pod_back_after_a_pause() -> None:
+    """Its place is free meanwhile for others, and it is tried again when its pause is over."""
+    cell = PlacementCell(node("n1", cpu="1"), pod("a"))
+    cell.decide()
+    cell.refuse("team/a")
+    assert cell.decide() == []
+    assert cell.wake_at is not None
+    assert cell.wake_at > cell.log.now_ms
+    cell.sleep()
+    assert cell.nodes() == {"team/a": "n1"}
+
+
+def test_a_pod_of_higher_priority_displaces_one_of_lower() -> None:
+    """It is nominated, its victim goes, and it gets the node; the nomination is over then."""
+    cell = PlacementCell(node("n1", cpu="1"), pod("low", priority=1))
+    cell.run()
+    cell.apply(pod("high", priority=9))
+    events = cell.decide()
+    assert [type(event) for event in events] == [decisions.PodUnschedulable, decisions.PodNominated]
+    nominated = events[1]
+    assert isinstance(nominated, decisions.PodNominated)
+    assert (nominated.node, [each.pod for each in nominated.victims]) == ("n1", ["team/low"])
+    cell.run()
+    assert cell.nodes() == {"team/high": "n1"}
+    assert not cell.state.placements
+
+
+def test_a_victim_that_stays_lets_the_pod_try_again() -> None:
+    """The API server did not let the victim go: the pod that needs its place is not forgotten."""
+    cell = PlacementCell(node("n1", cpu="1"), pod("low", priority=1))
+    cell.run()
+    cell.apply(pod("high", priority=9))
+    cell.decide()
+    cell.log.append(
+        Producer.BINDER,
+        effects.PodPreemptionRejected(
+            pod=PodKey("team/low"), uid=Uid("uid-low"), by=PodKey("team/high"), code=429, reason="", message="no"
+        ),
+    )
+    assert cell.decide() == []
+    cell.sleep()
+    assert cell.nodes() == {"team/high": "n1"}
+
+
+def test_a_pod_waits_for_its_volume_and_is_bound_then() -> None:
+    """The volume is claimed, the claim bound by the controller, the pod prepared, and only then bound."""
+    cell = PlacementCell(STORAGE_CLASS, CLAIM, VOLUME, node("n1"), with_volume("a"))
+    cell.run()
+    assert cell.state.objects["persistentvolumes"]["disk"]["spec"]["claimRef"]["name"] == "data"
+    assert cell.nodes() == {"team/a": ""}
+    bind_volume(cell)
+    cell.run()
+    assert cell.nodes() == {"team/a": "n1"}
+    assert [type(event) for event in cell.says] == [decisions.PodPlaced, decisions.PodPrepared]
+
+
+def test_a_pod_whose_volume_does_not_come_is_withdrawn() -> None:
+    """After the time that VolumeBinding allows; then it is tried again after a pause."""
+    cell = PlacementCell(STORAGE_CLASS, CLAIM, VOLUME, node("n1"), with_volume("a"))
+    cell.run()
+    cell.log.now_ms = UnixMs(cell.log.now_ms + 600_000)
+    events = cell.decide()
+    assert [type(event) for event in events] == [decisions.PodWithdrawn]
+    assert cell.verdict("team/a").endswith("binding volumes: context deadline exceeded")
+    cell.run()
+    cell.sleep()
+    assert [type(event) for event in cell.says].count(decisions.PodPlaced) == 2
+
+
+def test_a_configuration_that_cannot_be_used_is_what_fails() -> None:
+    """Nothing is placed by it: pods are not bound behind the back of the extender that is to bind them."""
+    extender = {"urlPrefix": "http://extender.example/v1", "bindVerb": "bind"}
+    cell = PlacementCell(node("n1"), pod("a"), configuration=CONFIGURATION | {"extenders": [extender]})
+    with pytest.raises(ObjectFailedError, match=r"extenders\[0\].bindVerb: .* remove it"):
+        cell.decide()
