@@ -1,12 +1,13 @@
 """
 The binder's machine: writes decisions to the API server.
 
-It has nine tasks, each in its own module: Workload statuses (`workload_statuses`), `spec.active: false` for workloads
+It has ten tasks, each in its own module: Workload statuses (`workload_statuses`), `spec.active: false` for workloads
 that were evicted permanently (`deactivations`), the statuses of ClusterQueues and LocalQueues (`queue_statuses`),
 finalizers (`finalizers`), deletion after the retention period (`retention`), nodes for the pods that Headgate schedules
-itself (`pod_placement`), ProvisioningRequests (`provisioning`), the admission checks for these (`check_statuses`), and
-Kubernetes Events (`events`). In addition, `set_aside` reports objects in quarantine. This
-module passes stimuli to them and collects their results into one commit.
+itself where the scheduler does not place them (`pod_placement`), what the scheduler has decided about pods
+(`pod_decisions`), ProvisioningRequests (`provisioning`), the admission checks for these (`check_statuses`), and
+Kubernetes Events (`events`). In addition, `set_aside` reports objects in quarantine. This module passes stimuli to them
+and collects their results into one commit.
 
 All but the Events follow from the folded state, so a restarted binder finds the remaining work; every call is
 idempotent. Events report what happens while the binder leads, and nothing from before.
@@ -39,6 +40,7 @@ from headgate.machines.binder.check_statuses import CheckStatuses
 from headgate.machines.binder.deactivations import Deactivations
 from headgate.machines.binder.events import EventDetail, Events
 from headgate.machines.binder.finalizers import Finalizers
+from headgate.machines.binder.pod_decisions import PodDecisions
 from headgate.machines.binder.pod_placement import PodPlacement
 from headgate.machines.binder.provisioning import Provisioning
 from headgate.machines.binder.queue_statuses import QueueStatuses
@@ -63,6 +65,7 @@ class Binder:
         self._queues = QueueStatuses(state, load)
         self._retention = Retention(state)
         self._pods = PodPlacement(state)
+        self._decisions = PodDecisions(state, load)
         self._provisioning = Provisioning(state)
         self._checks = CheckStatuses(state)
         self.events = Events(state, load, told)
@@ -77,6 +80,9 @@ class Binder:
             self._finalizers.on_event,
             self._retention.on_event,
             self._pods.on_event,
+            self._decisions.on_configuration,
+            self._decisions.on_object,
+            self._decisions.on_event,
             self._provisioning.on_event,
             self._checks.on_event,
             self._set_aside.on_event,
@@ -108,6 +114,7 @@ class Binder:
                 self.events.on_completed(stimulus)
                 self._set_aside.on_completed(stimulus)
                 self._pods.on_completed(stimulus, self._effects)
+                self._decisions.on_completed(stimulus, self._effects)
                 self._provisioning.on_completed(stimulus, self._effects)
                 self._checks.on_completed(stimulus)
                 return []
@@ -117,9 +124,10 @@ class Binder:
                 return []
 
     def _settle(self, now_ms: UnixMs) -> list[Command]:
+        calls: list[Command] = []
+        placed_at = self._decisions.settle(now_ms, calls, self._effects)
         events = self._effects[:EVENTS_MAX]
         del self._effects[:EVENTS_MAX]
-        calls: list[Command] = []
         wakes = (
             self._workloads.settle(now_ms, calls),
             self._deactivations.settle(now_ms, calls),
@@ -129,6 +137,7 @@ class Binder:
             self._provisioning.settle(now_ms, calls),
             self._checks.settle(now_ms, calls),
             self._pods.settle(now_ms, EVENTS_MAX - len(events), events, calls),
+            placed_at,
             self._tell(now_ms, calls),
         )
         self._set_aside.settle(calls)

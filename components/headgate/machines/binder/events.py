@@ -21,7 +21,7 @@ again. Events that the API server refuses are dropped: nothing depends on an Eve
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, assert_never, get_args
+from typing import TYPE_CHECKING, Final, Literal, assert_never, get_args
 
 import msgspec
 
@@ -47,6 +47,7 @@ from headgate.events.commit import Position
 from headgate.events.families import OfWorkload
 from headgate.events.ids import JobKey, JobRef, PodKey, UnixMs, WorkloadKey, split_key
 from headgate.events.registry import Event
+from headgate.machines.binder.event_note import EventNote, OfPod, about_placement
 from headgate.machines.binder.job_edits import OWNERS_ADDED, JobEdits
 from headgate.machines.binder.retention import Deleted
 
@@ -64,6 +65,7 @@ _Reported = (
     | effects.VariantChanged
     | effects.JobStarted
     | effects.JobStopped
+    | OfPod
     | OfWorkload
 )
 """The events of the log from which Events may follow."""
@@ -125,24 +127,6 @@ _COMPONENT: Final = "headgate"
 _NAME_LEN_MAX: Final = 253
 _AFTERWARDS: Final = 99
 """The number of an Event about an effect after a position, following those about the events at that position."""
-
-
-class EventNote(NamedTuple):
-    """One Event to create."""
-
-    kind: str
-    key: str
-    uid: str
-    type: Literal["Normal", "Warning"]
-    reason: str
-    note: str
-    at: Position
-    at_ms: UnixMs
-    due_ms: UnixMs
-    nth: int = 0
-    """The index among the Events about the same position."""
-    api_version: str = API_VERSION
-    """The API group and version of `kind`."""
 
 
 class _Series(msgspec.Struct):
@@ -326,6 +310,14 @@ class Events:
             case effects.JobStopped():
                 reason = "Suspended" if event.reason == PARENT_NOT_ADMITTED else "Stopped"
                 yield self._about_job(event.job, event.job_uid, reason, self._why_stopped(event), at, at_ms)
+            case (
+                decisions.PodUnschedulable()
+                | decisions.PodWithdrawn()
+                | effects.PodBound()
+                | effects.PodBindRejected()
+                | effects.PodPreempted()
+            ):
+                yield from about_placement(self._state, event, at, at_ms)
             case facts.WorkloadDeleted():
                 self._edits.forget(event.uid)
             case _:
@@ -545,9 +537,9 @@ def _call(told: EventNote) -> Call:
         "kind": "Event",
         "metadata": {"namespace": namespace, "name": _name(told)},
         "eventTime": _micro_time(told.at_ms),
-        "reportingController": _COMPONENT,
+        "reportingController": told.controller or _COMPONENT,
         "reportingInstance": f"{_COMPONENT}-binder",
-        "action": _ACTIONS.get(told.reason, told.reason),
+        "action": told.action or _ACTIONS.get(told.reason, told.reason),
         "reason": told.reason,
         "type": told.type,
         "note": event_messages.cut(told.note),
@@ -559,6 +551,9 @@ def _call(told: EventNote) -> Call:
             "uid": told.uid,
         },
     }
+    if told.related is not None:
+        other, uid = split_key(told.related[0]), told.related[1]
+        body["related"] = {"apiVersion": "v1", "kind": "Pod", "namespace": other[0], "name": other[1], "uid": uid}
     path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
     # A call that counts its repetition must not be executed before it.
     return Call(id=f"event/{told.at}.{told.nth}", method="POST", path=path, body=body, lane=_path(told))

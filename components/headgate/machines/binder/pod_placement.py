@@ -10,31 +10,19 @@ waits with backoff before it is placed anew.
 """
 
 from collections import OrderedDict
-from typing import Final
-
-import msgspec
 
 from headgate.core.api.names import SCHEDULER_NAME
 from headgate.core.engine.work_queue import backoff_ms
 from headgate.core.fold.quarantine import is_aside
-from headgate.core.machine.api_results import CONFLICT, Refusal, is_success, refusal
-from headgate.core.machine.contract import Call, Command, Completed
+from headgate.core.machine.contract import Command, Completed
 from headgate.core.placement.node_info import Ask, Room, ask_of
 from headgate.core.state.attribution import about
-from headgate.core.state.tables import PodRecord, State
+from headgate.core.state.tables import State
 from headgate.events import decisions, effects, facts
 from headgate.events.base import Producer
-from headgate.events.ids import PodKey, Uid, UnixMs, split_key
+from headgate.events.ids import PodKey, Uid, UnixMs
 from headgate.events.registry import Event
-
-BINDINGS_MAX: Final = 256
-"""The maximum number of concurrent bindings."""
-
-
-class _Binding(msgspec.Struct, frozen=True):
-    pod: PodKey
-    uid: Uid
-    node: str
+from headgate.machines.binder.pod_bindings import BINDINGS_MAX, Placed, binding_of, effect_of
 
 
 class PodPlacement:
@@ -42,15 +30,23 @@ class PodPlacement:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._begin()
+
+    def _begin(self) -> None:
+        """The working set as it follows from the state; empty while the scheduler places pods."""
+        state = self._state
+        self._was_off = bool(state.scheduler_configuration)
         self._room = Room()
         self._kind_of: dict[PodKey, Ask] = {}
         self._waiting: dict[Ask, OrderedDict[PodKey, None]] = {}
         self._look = False
         self._to_bind: OrderedDict[PodKey, None] = OrderedDict()
-        self._bindings: dict[str, _Binding] = {}
+        self._bindings: dict[str, Placed] = {}
         self._busy: dict[PodKey, None] = {}
         self._refused: list[PodKey] = []
         self._retry_at: dict[PodKey, UnixMs] = {}
+        if self._was_off:
+            return
         for name in state.nodes:
             with about("Node", name):
                 self._observe_node(name)
@@ -75,6 +71,8 @@ class PodPlacement:
         | effects.PodBindRejected,
     ) -> None:
         """Record events after which a pod may be placed or bound."""
+        if self._is_off():
+            return
         match event:
             case facts.NodeObserved() | facts.NodeDeleted():
                 self._observe_node(event.name)
@@ -91,6 +89,17 @@ class PodPlacement:
                 self._busy.pop(event.pod, None)
                 self._refused.append(event.pod)
                 self._refresh(event.pod)
+
+    def _is_off(self) -> bool:
+        """Whether the scheduler places pods, and `PodDecisions` binds them. What was known of them is dropped then."""
+        if self._state.scheduler_configuration:
+            if not self._was_off:
+                self._begin()
+                self._was_off = True
+            return True
+        if self._was_off:
+            self._begin()
+        return False
 
     def _observe_node(self, name: str) -> None:
         """Nothing is placed on a node in quarantine."""
@@ -133,6 +142,8 @@ class PodPlacement:
         Returns when to check again.
         """
         self._back_off(now_ms)
+        if self._is_off():
+            return None
         if self._look and self._state.synced:
             self._look = self._place(room_for, out)
         while self._to_bind and len(self._bindings) < BINDINGS_MAX:
@@ -181,44 +192,14 @@ class PodPlacement:
         record = self._state.pods.get(key)
         if record is None or record.bound or not record.placed or record.pod.deleting or key in self._busy:
             return
-        call_id = f"bind/{key}"
+        placed = Placed(key, Uid(record.pod.uid), record.placed)
+        call = binding_of(placed)
         self._busy[key] = None
-        self._bindings[call_id] = _Binding(key, Uid(record.pod.uid), record.placed)
-        calls.append(_binding_call(call_id, key, record))
+        self._bindings[call.id] = placed
+        calls.append(call)
 
     def on_completed(self, completed: Completed, out: list[Event]) -> None:
         """The effect of a binding that has ended. Its pod stays busy until the effect is folded."""
-        binding = self._bindings.pop(completed.call_id, None)
-        if binding is None:
-            return
-        said = refusal(completed)
-        if is_success(completed) or _is_echo(said, binding.node):
-            out.append(effects.PodBound(pod=binding.pod, uid=binding.uid, node=binding.node))
-            return
-        out.append(
-            effects.PodBindRejected(
-                pod=binding.pod,
-                uid=binding.uid,
-                node=binding.node,
-                code=said.code,
-                reason=said.reason,
-                message=said.message,
-            )
-        )
-
-
-def _is_echo(said: Refusal, node: str) -> bool:
-    """Whether a refusal means that the pod is on the intended node: the binding was repeated after a crash."""
-    return said.code == CONFLICT and said.message.rstrip(".").endswith(f'already assigned to node "{node}"')
-
-
-def _binding_call(call_id: str, key: PodKey, record: PodRecord) -> Call:
-    namespace, name = split_key(key)
-    body = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": name, "namespace": namespace, "uid": record.pod.uid},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": record.placed},
-    }
-    path = f"/api/v1/namespaces/{namespace}/pods/{name}/binding"
-    return Call(id=call_id, method="POST", path=path, body=body, lane=key)
+        placed = self._bindings.pop(completed.call_id, None)
+        if placed is not None:
+            out.append(effect_of(placed, completed))
