@@ -398,6 +398,7 @@ def test_a_cycle_that_could_have_seen_the_lower_quota_is_found() -> None:
             UNGATER,
         ),
         (effects.PodBound(pod=PodKey("n/p"), uid=Uid("up"), node="node"), BINDER),
+        (effects.PodPreempted(pod=PodKey("n/p"), uid=Uid("up"), by=PodKey("n/other")), BINDER),
         (effects.StatusApplied(workload=WorkloadKey("n/x"), uid=Uid("u-x"), digest="d"), BINDER),
         (effects.WorkloadCreated(workload=WorkloadKey("n/x"), job=JobKey("batch/Job/n/x"), job_uid=Uid("ux")), BRIDGE),
         (

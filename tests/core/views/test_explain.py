@@ -319,6 +319,26 @@ def test_pods_of_the_job_are_in_its_story() -> None:
     assert lines[-1].waited_for == "the API server to bind it"
 
 
+def test_why_a_pod_waits_for_a_node_is_in_the_story_of_its_job() -> None:
+    """With the message of the verdict, and the pods that have to go for it."""
+    history = a_cell()
+    history.put(BRIDGE, job_of("w"), workload_of("w"))
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name="w", uid="uid-w")
+    pod, uid = PodKey("a/w-1"), Uid("p1")
+    history.put(BRIDGE, facts.PodObserved(pod=pod, spec=Pod(uid=uid, created_ms=UnixMs(1), owner=owner)))
+    victim = decisions.Victim(pod=PodKey("a/low"), uid=Uid("low"))
+    history.put(
+        Producer.SCHEDULER,
+        decisions.PodUnschedulable(pod=pod, uid=uid, reason="Unschedulable", message="0/1 nodes are available"),
+        decisions.PodNominated(pod=pod, uid=uid, node="n1", victims=(victim,)),
+    )
+    lines = [line for line in explain(history.commits, "w").lines if line.event.startswith("pod.")]
+    assert [(line.text, line.message) for line in lines[1:]] == [
+        ("pod fits on no node", "0/1 nodes are available"),
+        ("pod is to get node n1 once these have gone: a/low", ""),
+    ]
+
+
 def test_a_story_ends_where_reading_ends() -> None:
     """Read up to a position, history and present state are those of that position."""
     history = life_of_two()

@@ -44,7 +44,7 @@ from headgate.core.audit.invariants import forgotten
 from headgate.core.audit.quotas import QuotaAudit, took_effect
 from headgate.core.fold.quarantine import EventFailedError, EventPart, Failure, Treatments
 from headgate.core.log.attestation import Attestations
-from headgate.core.log.authority import author_of
+from headgate.core.log.authority import author_of, may_append
 from headgate.core.log.log_time import CLOCK_SKEW_MS_MAX
 from headgate.core.log.refusal import CommitFilter
 from headgate.core.machine.commits import election_of
@@ -62,7 +62,7 @@ from headgate.events.commit import (
     decode_entry,
 )
 from headgate.events.families import names_workload
-from headgate.events.ids import Epoch, Seq, Uid, UnixMs, WorkloadKey
+from headgate.events.ids import Epoch, PodKey, Seq, Uid, UnixMs, WorkloadKey
 from headgate.events.registry import Event
 from headgate.events.subjects import parse_log_subject, subject_key
 
@@ -139,6 +139,7 @@ class _Term(msgspec.Struct):
 class Audit:
     """Audits one log. Feed it every entry in order, then call `report`; it can be called in between."""
 
+    # Large: the fields of the audit, one line each.
     def __init__(
         self, cell: str = "main", hash_at: Iterable[Seq] = (), treatments: Treatments = fold.NO_TREATMENTS
     ) -> None:
@@ -174,6 +175,10 @@ class Audit:
         self._admitted: dict[Uid, Position] = {}
         self._ever_admitted: dict[Uid, Seq] = {}
         self._placed: dict[Uid, tuple[str, Seq]] = {}
+        self._doomed: dict[Uid, tuple[PodKey, Seq]] = {}
+        """The pods that have to go: for which pod, and where that was decided."""
+        self._uids: dict[PodKey, Uid] = {}
+        """Those of the pods in both."""
         self._known_workloads: dict[Uid, Seq] = {}
         self._known_jobs: dict[Uid, Seq] = {}
 
@@ -339,7 +344,7 @@ class Audit:
 
     def _authority(self, at: Position, commit: Commit, event: Event) -> None:
         author = author_of(type(event))
-        if author is not None and author is not commit.producer:
+        if author is not None and not may_append(commit.producer, type(event)):
             self._find("authority", at, f"{commit.producer.value} wrote {tag_of(event)}, which is for {author.value}")
         if type(event) is decisions.CycleDecided:
             if event.cycle != self._cycle + 1 or event.decided_at != commit.decided_at or at.index:
@@ -362,8 +367,24 @@ class Audit:
                 self._placed.pop(event.uid, None)
             case decisions.WorkloadAdmitted() | queueing.WorkloadFollowed():
                 self._ever_admitted[event.uid] = at.seq
+            case facts.ObjectDeleted(resource="pods"):
+                uid = self._uids.pop(PodKey(event.name), Uid(""))
+                self._placed.pop(uid, None)
+                self._doomed.pop(uid, None)
             case decisions.PodPlaced():
                 self._placed[event.uid] = (event.node, at.seq)
+                self._uids[event.pod] = event.uid
+            case decisions.PodWithdrawn():
+                self._placed.pop(event.uid, None)
+            case decisions.PodNominated():
+                for victim in event.victims:
+                    self._doomed[victim.uid] = (event.pod, at.seq)
+                    self._uids[victim.pod] = victim.uid
+            case effects.PodPreempted() | effects.PodPreemptionRejected():
+                by, decided = self._doomed.get(event.uid, (PodKey(""), at.seq))
+                if by != event.by or decided >= at.seq:
+                    text = f"{event.pod} was to go for {event.by}, which was not decided before"
+                    self._find("durable", at, text, event.pod)
             case effects.PodBound() | effects.PodBindRejected():
                 self._bound(at, event)
             case effects.JobStarted() | effects.JobStartRejected():

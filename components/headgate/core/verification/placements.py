@@ -1,117 +1,178 @@
 """
-Placements: each pod went to the first node that it fits on, and was bound to no other.
+Placements: each pod that was tried got what the state says, and was bound to no other node than the one chosen for it.
 
-The choice of a node follows from the free capacity in the state and from the placements before it in the same decision.
-The order of pods does not: it is taken from the record. No pod is left out for which there was a node, except those
-whose binding was refused before, which wait for a time that is not in the log.
+What an attempt decides follows from the state, from where its scan starts, which is recorded, and from the decisions
+before it in the same commit. The order of pods does not: it is taken from the record, as are attempts that changed
+nothing, which have no record and no effect. So each recorded event is decided again after those before it, and node,
+message, refusals, nomination and victims must be equal. What was decided about placed pods that waited (prepared,
+withdrawn, let go) is decided again with the time of the commit. Extenders are not asked: their answers are in the
+state that a decision names.
+
+Without a KubeSchedulerConfiguration the binder places pods; see `first_fits`. With one it places none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Final
 
-from headgate.core.api.names import SCHEDULER_NAME
-from headgate.core.log.rules_version import PLACEMENTS_SINCE, decides_alike
-from headgate.core.placement.node_info import Room, ask_of
-from headgate.core.state.tables import PodRecord, State
+from headgate.core.config.fields import ConfigurationError
+from headgate.core.log.rules_version import BINDINGS_SINCE, PLACEMENTS_SINCE, decides_alike
+from headgate.core.placement.configuration.profiles import Registry
+from headgate.core.placement.deciding import PlacementDecider, PlacementEvent
+from headgate.core.placement.plugins.registry import REGISTRY
+from headgate.core.placement.view import OfPlacement, PlacementFact
+from headgate.core.state.tables import State
 from headgate.core.verification.check import NOTHING, ReplayDifference, opens_term
-from headgate.events import decisions, effects, facts
+from headgate.events import decisions, effects
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
-from headgate.events.ids import PodKey, Seq, Uid
+from headgate.events.effects import ObjectQuarantined, ObjectReleased
+from headgate.events.facts import SchedulerConfigurationObserved
+from headgate.events.ids import Seq, Uid, UnixMs
+from headgate.events.registry import Event
+
+PLACEMENT_EVENTS: Final = (
+    decisions.PodPlaced,
+    decisions.PodPrepared,
+    decisions.PodWithdrawn,
+    decisions.PodUnschedulable,
+    decisions.PodNominated,
+)
+"""What the scheduler decides about pods, in commits of their own."""
+_REMAKE: Final = (SchedulerConfigurationObserved, ObjectQuarantined, ObjectReleased)
 
 
 class PlacementCheck:
-    """Repeats the binder's placements of pods, and justifies its bindings. See the module docstring."""
+    """Repeats the scheduler's decisions about pods, and justifies the binder's bindings. See the module docstring."""
 
-    def __init__(self) -> None:
+    def __init__(self, registry: Registry = REGISTRY) -> None:
         self.counts = {"placements": 0}
         self.passed_over = 0
-        self._has_begun = self._knows = False
-        self._room = Room()
-        self._due: dict[Seq, list[decisions.PodPlaced]] = {}
-        self._again: dict[tuple[PodKey, Uid], tuple[Seq, str | None]] = {}
-        """Repeated placements not found in the record yet: at which position, and on which node."""
-        self._placed: dict[Uid, str] = {}
+        self._registry = registry
+        self._decider: PlacementDecider | None = None
+        self._has_begun = {Producer.SCHEDULER: False, Producer.BINDER: False}
+        self._knows = {Producer.SCHEDULER: False, Producer.BINDER: False}
+        self._configured_at: Seq | None = None
+        """Since when the scheduler places pods, and nobody else does; None while it does not."""
+        self._due: dict[Seq, tuple[UnixMs, list[PlacementEvent]]] = {}
+        self._made: dict[Seq, list[PlacementEvent | None] | None] = {}
+        """What was decided again, at which position; None where the configuration cannot be read here."""
+        self._chosen: dict[Uid, str] = {}
         """The node of each placed pod whose binding is not in the log yet."""
 
     def plan(self, logged: LoggedCommit) -> None:
         """See `Check`."""
-        for event in logged.commit.events:
-            if isinstance(event, decisions.PodPlaced):
-                self._due.setdefault(logged.commit.decided_at, []).append(event)
+        if logged.commit.producer is not Producer.SCHEDULER:
+            return
+        events: list[PlacementEvent] = [event for event in logged.commit.events if isinstance(event, PLACEMENT_EVENTS)]
+        if events:
+            self._due[logged.commit.decided_at] = logged.commit.time_ms, events
 
     def look(self, state: State, logged: LoggedCommit) -> None:
         """See `Check`."""
-        election = opens_term(logged, Producer.BINDER)
-        if election is not None:
-            self._has_begun = True
-            self._knows = decides_alike(Producer.BINDER, election.rules, PLACEMENTS_SINCE)
-        for event in logged.commit.events:
-            match event:
-                case facts.NodeObserved() | facts.NodeDeleted():
-                    self._room.observe_node(event.name, state.nodes.get(event.name))
-                case facts.NodeUsageObserved():
-                    self._room.observe_use(event.node, state.node_usage.get(event.node))
-                case (
-                    facts.PodObserved()
-                    | facts.PodDeleted()
-                    | decisions.PodPlaced()
-                    | effects.PodBound()
-                    | effects.PodBindRejected()
-                ):
-                    self._room.observe_pod(event.pod, state.pods.get(event.pod))
-                case _:
-                    pass
+        for producer, since in ((Producer.SCHEDULER, PLACEMENTS_SINCE), (Producer.BINDER, BINDINGS_SINCE)):
+            election = opens_term(logged, producer)
+            if election is not None:
+                self._has_begun[producer] = True
+                self._knows[producer] = decides_alike(producer, election.rules, since)
+        if not state.scheduler_configuration:
+            self._configured_at = None
+        elif self._configured_at is None:
+            self._configured_at = state.position
+        self._follow(state, logged.commit.events)
         due = self._due.pop(state.position, None)
-        if due is not None:
-            self._place(state, due)
+        if due is not None and self._knows[Producer.SCHEDULER]:
+            self._made[state.position] = self._decide_again(state, *due)
 
-    def _place(self, state: State, due: list[decisions.PodPlaced]) -> None:
-        """Place the pods of one decision in their order, each after those before it."""
-        for event in due:
-            record = state.pods.get(event.pod)
-            node = None
-            if record is not None and record.pod.uid == event.uid and waits_for_node(record):
-                ask = ask_of(record.pod.spec)
-                node = self._room.first_fit(record.pod.spec, ask)
-                if node is not None:
-                    self._room.hold(event.pod, node, ask)
-            self._again[event.pod, event.uid] = state.position, node
-        # The state shows none of them yet; whether it will depends on the log.
-        for event in due:
-            self._room.observe_pod(event.pod, state.pods.get(event.pod))
+    def _follow(self, state: State, events: Sequence[Event]) -> None:
+        if self._decider is None:
+            return
+        if self._decider.view.state is not state or any(isinstance(event, _REMAKE) for event in events):
+            self._decider = None
+            return
+        for event in events:
+            if isinstance(event, PlacementFact | OfPlacement):
+                self._decider.view.on_event(event)
+
+    def _decide_again(
+        self, state: State, time_ms: UnixMs, recorded: Sequence[PlacementEvent]
+    ) -> list[PlacementEvent | None] | None:
+        """What is decided in the place of some recorded events; None for an event that nothing is decided for."""
+        if self._decider is None:
+            try:
+                self._decider = PlacementDecider(state, self._registry)
+            except ConfigurationError:
+                return None
+        made: list[PlacementEvent | None] = []
+        while len(made) < len(recorded):
+            made.extend(_decided(self._decider, recorded[len(made)], time_ms) or (None,))
+        self._decider.forget()
+        return made
 
     def compare(self, state: State, logged: LoggedCommit) -> Iterator[ReplayDifference]:  # noqa: ARG002 (see Check)
         """See `Check`."""
-        if not self._has_begun or logged.commit.producer is not Producer.BINDER:
+        producer = logged.commit.producer
+        if not self._has_begun.get(producer, False):
             return
-        passed_over = False
+        if producer is Producer.SCHEDULER:
+            yield from self._compare_placements(logged)
+        passed_over, decided_at = False, logged.commit.decided_at
         for index, event in enumerate(logged.commit.events):
             at = Position(logged.seq, index)
             match event:
                 case decisions.PodPlaced():
-                    again = self._again.pop((event.pod, event.uid), (Seq(-1), None))
-                    self._placed[event.uid] = event.node
-                    replayed = again[1] if again[0] == logged.commit.decided_at else None
-                    what = f"the node of pod {event.pod}, decided at {logged.commit.decided_at}"
-                    is_right = replayed == event.node
+                    self._chosen[event.uid] = event.node
+                    is_of_scheduler = self._configured_at is not None and decided_at >= self._configured_at
+                    if producer is Producer.BINDER and is_of_scheduler:
+                        yield _difference(f"the node of pod {event.pod}", at, event, "")
+                case decisions.PodWithdrawn():
+                    self._chosen.pop(event.uid, None)
                 case effects.PodBound() | effects.PodBindRejected():
-                    replayed = self._placed.pop(event.uid, "")
-                    what = f"the binding of pod {event.pod}"
-                    is_right = replayed == event.node
+                    passed_over = passed_over or not self._knows[Producer.BINDER]
+                    yield from self._compare_binding(at, event)
                 case _:
-                    continue
-            if not self._knows:
-                passed_over = True
-                continue
-            self.counts["placements"] += isinstance(event, decisions.PodPlaced)
-            if not is_right:
-                recorded = encode_event(event).decode()
-                yield ReplayDifference(what=what, position=at, recorded=recorded, replayed=replayed or NOTHING)
+                    pass
         self.passed_over += passed_over
 
+    def _compare_binding(
+        self, at: Position, event: effects.PodBound | effects.PodBindRejected
+    ) -> Iterator[ReplayDifference]:
+        chosen = self._chosen.pop(event.uid, "")
+        if self._knows[Producer.BINDER] and chosen != event.node:
+            yield _difference(f"the binding of pod {event.pod}", at, event, chosen)
 
-def waits_for_node(record: PodRecord) -> bool:
-    """Whether a pod is one that the binder has to place."""
-    if record.pod.spec.scheduler_name != SCHEDULER_NAME or record.placed or record.bound:
-        return False
-    return not record.pod.deleting and not record.pod.spec.scheduling_gates
+    def _compare_placements(self, logged: LoggedCommit) -> Iterator[ReplayDifference]:
+        commit = logged.commit
+        places = [index for index, event in enumerate(commit.events) if isinstance(event, PLACEMENT_EVENTS)]
+        if not places:
+            return
+        again = self._made.pop(commit.decided_at, [])
+        if again is None or not self._knows[Producer.SCHEDULER]:
+            self.passed_over += 1
+            return
+        self.counts["placements"] += len(places)
+        for index, made in zip_longest(places, again[: len(places)]):
+            event = commit.events[index]
+            if made != event:
+                what = f"what was decided about pod {event.pod} at {commit.decided_at}"  # type: ignore[union-attr]
+                replayed = encode_event(made).decode() if made is not None else ""
+                yield _difference(what, Position(logged.seq, index), event, replayed)
+                return
+
+
+def _decided(decider: PlacementDecider, event: PlacementEvent, time_ms: UnixMs) -> Sequence[PlacementEvent]:
+    """What is decided where an event was recorded, and supposed for what comes after it."""
+    if decider.is_waiting(event.pod):
+        again = decider.follow_up(event.pod, time_ms)
+        if again is None:
+            return ()
+        decider.suppose(again)
+        return (again,)
+    pod = decider.pod_to_place(event.pod)
+    if pod is None or isinstance(event, decisions.PodPrepared | decisions.PodWithdrawn):
+        return ()
+    return decider.decide(pod, event.scan_start).events
+
+
+def _difference(what: str, at: Position, event: Event, replayed: str) -> ReplayDifference:
+    return ReplayDifference(what=what, position=at, recorded=encode_event(event).decode(), replayed=replayed or NOTHING)

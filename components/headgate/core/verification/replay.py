@@ -19,16 +19,18 @@ import msgspec
 from headgate.core import fold
 from headgate.core.fold.quarantine import Treatments
 from headgate.core.log import refusal
-from headgate.core.log.authority import author_of
+from headgate.core.log.authority import author_of, may_append
 from headgate.core.log.refusal import CommitFilter
 from headgate.core.log.rules_version import CYCLES_SINCE, RULES, SNAPSHOTS_SINCE, WAITING_CYCLES_SINCE, decides_alike
 from headgate.core.machine.commits import election_of
 from headgate.core.state.tables import State
 from headgate.core.verification.check import NOTHING, Check, OtherRules, ReplayDifference, opens_term
+from headgate.core.verification.placements import PLACEMENT_EVENTS
 from headgate.events.base import Producer
 from headgate.events.commit import Commit, LoggedCommit, Position, decode_entry, encode_event
 from headgate.events.decisions import CycleDecided, WorkloadSkipped
 from headgate.events.effects import DivergenceFound, LeaderElected, ObjectQuarantined, ObjectReleased, SnapshotTaken
+from headgate.events.extenders import ExtenderAnswered
 from headgate.events.ids import Seq
 from headgate.events.registry import Event
 
@@ -223,7 +225,7 @@ class Replay:
             yield from self._compare_cycle(logged)
         for index, event in enumerate(logged.commit.events):
             author = author_of(type(event))
-            if author is not None and author is not logged.commit.producer:
+            if author is not None and not may_append(logged.commit.producer, type(event)):
                 yield ReplayDifference(
                     what=f"what the {logged.commit.producer.value} says for the {author.value}",
                     position=Position(logged.seq, index),
@@ -242,6 +244,8 @@ class Replay:
         recorded = tuple(map(encode_event, events))
         if any(isinstance(event, ObjectQuarantined | ObjectReleased) for event in events):
             return
+        if events and all(isinstance(event, (*PLACEMENT_EVENTS, ExtenderAnswered)) for event in events):
+            return  # PlacementCheck compares what is decided. What an extender answers follows from nothing.
         if type(cycle) is not CycleDecided:
             yield ReplayDifference(
                 what="a commit of the scheduler that is no cycle",

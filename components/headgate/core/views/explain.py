@@ -35,6 +35,7 @@ from headgate.core.views.descriptions import (
 )
 from headgate.core.views.diagnosis import Standing, standing
 from headgate.core.views.explain_jobs import JobNotes
+from headgate.core.views.explain_pods import PodVerdict
 from headgate.core.views.explain_provisioning import provisioning_message, provisioning_text
 from headgate.core.views.explain_topology import describe_topology, topology_text
 from headgate.core.views.lookup import HistorySubject, Lookup, UnknownWorkloadError
@@ -105,6 +106,7 @@ class Explainer:
             lines=tuple(self._notes.lines),
             standing=stands,
             configuration=describe_configuration(self.state.configuration),
+            pod=self._target.pod,
         )
 
     # --- relevant events ---------------------------------------------------------------------------------------------
@@ -180,6 +182,8 @@ class Explainer:
                 self._jobs.on_pod(at, event)
             case effects.PodBindRejected():
                 self._jobs.on_pod(at, event)
+            case _ if isinstance(event, PodVerdict):
+                self._jobs.on_placement(at, event)
             case _:
                 pass
 

@@ -1,12 +1,11 @@
 """The events of a workload's job and pods in its history; `headgate.core.views.explain` calls it event by event."""
 
-from typing import assert_never
-
 from headgate.core.api.job_kinds import shown_name, title
 from headgate.core.state.tables import State
+from headgate.core.views.explain_pods import PodLife, PodNotes, PodVerdict
 from headgate.core.views.lookup import HistorySubject
-from headgate.core.views.timeline import EventPlace, Mark, Notes
-from headgate.events import decisions, effects, facts
+from headgate.core.views.timeline import EventPlace, Notes
+from headgate.events import facts
 from headgate.events.ids import PodKey, split_key
 
 
@@ -17,7 +16,7 @@ class JobNotes:
         self._state = state
         self._target = target
         self._notes = notes
-        self._placed: dict[PodKey, Mark] = {}
+        self._pods = PodNotes(notes)
 
     def on_job(self, at: EventPlace, event: facts.JobObserved, was: object) -> None:
         """The workload's job was observed; `was` is its previous form, None the first time."""
@@ -40,36 +39,15 @@ class JobNotes:
         text = f"{title(event.job)}: {', '.join(said) or 'its template changed'}"
         self._notes.add(at, event, text, about=shown_name(event.job), message=job.message, detail=not tells)
 
-    def on_pod(
-        self,
-        at: EventPlace,
-        event: facts.PodObserved | facts.PodDeleted | decisions.PodPlaced | effects.PodBound | effects.PodBindRejected,
-    ) -> None:
+    def on_pod(self, at: EventPlace, event: PodLife) -> None:
         """An event about a pod; pods of other workloads are ignored."""
-        if not self._is_ours(event.pod) and event.pod not in self._placed:
-            return
-        match event:
-            case facts.PodObserved():
-                bound = f" on {event.spec.spec.node_name}" if event.spec.spec.node_name else ""
-                self._placed.setdefault(event.pod, Mark(at.position, at.time_ms, "a node with room"))
-                self._notes.add(at, event, f"pod is {event.spec.phase}{bound}", about=event.pod, detail=True)
-            case facts.PodDeleted():
-                self._placed.pop(event.pod, None)
-                self._notes.add(at, event, "pod is deleted or finished", about=event.pod, detail=True)
-            case decisions.PodPlaced():
-                waited = self._placed.get(event.pod)
-                self._notes.add(
-                    at, event, f"pod was given node {event.node}", about=event.pod, waited=waited, detail=True
-                )
-                self._placed[event.pod] = Mark(at.position, at.time_ms, "the API server to bind it")
-            case effects.PodBound():
-                waited = self._placed.get(event.pod)
-                self._notes.add(at, event, f"pod was bound to node {event.node}", about=event.pod, waited=waited)
-            case effects.PodBindRejected():
-                text = f"the API server refused node {event.node} ({event.code})"
-                self._notes.add(at, event, text, about=event.pod, reason=event.reason, message=event.message)
-            case _:
-                assert_never(event)
+        if self._is_ours(event.pod) or self._pods.knows(event.pod):
+            self._pods.on_pod(at, event)
+
+    def on_placement(self, at: EventPlace, event: PodVerdict) -> None:
+        """What was decided about a pod beside its node, or done about a victim; other workloads' pods are ignored."""
+        if self._is_ours(event.pod):
+            self._pods.on_placement(at, event)
 
     def _is_ours(self, pod: PodKey) -> bool:
         record = self._state.pods.get(pod)

@@ -11,7 +11,7 @@ import msgspec
 from headgate.core.views.diagnosis import Standing
 from headgate.events.base import tag_of
 from headgate.events.commit import Position
-from headgate.events.ids import UnixMs, WorkloadKey
+from headgate.events.ids import PodKey, UnixMs, WorkloadKey
 from headgate.events.registry import Event
 
 
@@ -44,7 +44,8 @@ class Story(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
     A workload's complete history, up to `position`, and the configuration that applies there.
 
-    `job` is namespace and name of its job, `job_kind` the kind, with its group where the kind alone is ambiguous.
+    `job` is namespace and name of its job, `job_kind` the kind, with its group where the kind alone is ambiguous. `pod`
+    is a pod of the same name, which has a history of its own.
     """
 
     workload: WorkloadKey
@@ -55,6 +56,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     standing: Standing
     configuration: str = "defaults"
     job_kind: str = ""
+    pod: PodKey = PodKey("")
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -74,11 +76,11 @@ class EventPlace(msgspec.Struct, frozen=True):
 
 
 class Notes:
-    """The lines of a history while it is read. `workload` is the subject of a line that names no other."""
+    """The lines of a history while it is read. `subject` is the object of a line that names no other."""
 
-    def __init__(self, workload: WorkloadKey) -> None:
+    def __init__(self, subject: WorkloadKey | PodKey) -> None:
         self.lines: list[Line] = []
-        self._workload = workload
+        self._subject = subject
 
     def add(
         self,
@@ -100,7 +102,7 @@ class Notes:
             time_ms=at.time_ms,
             producer=at.producer,
             event=tag_of(event),
-            about=about or self._workload,
+            about=about or self._subject,
             text=text,
             reason=reason,
             message=message,
