@@ -1,5 +1,6 @@
 """What a user of kubectl meets in the simulated cluster: Events in both groups, logs, reviews, a node to run on."""
 
+import msgspec
 import pytest
 
 from headgate.testing.cluster import Cluster, ControllerOptions
@@ -86,7 +87,8 @@ def test_everything_is_allowed_in_a_cluster_without_users(client, plural):
 
 @pytest.fixture
 def cluster(clock):
-    return Cluster(clock, controllers=CONTROLLERS)
+    """As `headgate up` has it, where a scheduler of the cluster's own stands in for Headgate."""
+    return Cluster(clock, controllers=msgspec.structs.replace(CONTROLLERS, default_scheduler=True))
 
 
 def _phase(cluster, clock):

@@ -10,12 +10,14 @@ state than those before, and folds an old log to another state on purpose, `--st
 prints what has changed; look at the difference before committing it.
 
 `--contended` records a cell whose jobs preempt each other, with fair sharing; `--topologies` one with two flavors in
-racks, whose nodes fail, up to a time at which some gangs hold domains.
+racks, whose nodes fail, up to a time at which some gangs hold domains; `--placement` one that places pods by a
+KubeSchedulerConfiguration, some of which displace others, wait for a volume, or fit nowhere.
 """
 
 import argparse
 import gzip
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,11 +35,12 @@ from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit, decode_commit, digest, encode_commit
 from headgate.events.registry import TAGS
 from headgate.events.subjects import log_subject
-from headgate.testing.world.world import FaultRates, World
+from headgate.testing.cluster import BY_PLURAL
+from headgate.testing.world.world import MACHINES_PLACING, FaultRates, World
 
 HERE = Path(__file__).parent
-Kind = Literal["mixed", "contended", "topologies"]
-SEEDS: dict[Kind, int] = {"mixed": 39, "contended": 45, "topologies": 5}
+Kind = Literal["mixed", "contended", "topologies", "placement"]
+SEEDS: dict[Kind, int] = {"mixed": 39, "contended": 45, "topologies": 5, "placement": 3}
 FAULTS = FaultRates(
     crash=0.004,
     rival=0.003,
@@ -136,10 +139,108 @@ def simulate(seed: int, kind: Kind = "mixed") -> list[LoggedCommit]:
         return Run(contended(seed), FAULTS, seed, round_ms=ROUND_MS).play().world.log
     if kind == "topologies":
         return topology_seeds.play(seed, FAULTS, lambda *_: None)[0].log
+    if kind == "placement":
+        return _placing(seed)
     run = Run(plan(seed), FAULTS, seed).play()
     _delete_all(run.world)
     run.run_until(run.world.clock.now_ms + 60_000)
     return run.world.log
+
+
+# --- placement -----------------------------------------------------------------------------------------------------
+
+
+def _pod(name: str, cpu: str, *, volume: str = "", **spec: Any) -> dict[str, Any]:
+    claimed = [{"name": "v", "persistentVolumeClaim": {"claimName": volume}}] if volume else []
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": name[:3]}},
+        "spec": {"schedulerName": "headgate", "containers": [container], "volumes": claimed, **spec},
+    }
+
+
+def _volumes() -> list[dict[str, Any]]:
+    """A claim that waits for its pod, and a volume on one node for it."""
+    on = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}]}]
+    size = {"storage": "1Gi"}
+    volume = {
+        "capacity": size,
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local",
+        "local": {"path": "/v"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": on}},
+    }
+    claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": "local", "resources": {"requests": size}}
+    return [
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": "local"},
+            "provisioner": "kubernetes.io/no-provisioner",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        },
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "local-1"}, "spec": volume},
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": "default"},
+            "spec": claim,
+        },
+    ]
+
+
+def _bound(world: World) -> Iterator[dict[str, Any]]:
+    """The volume and its claim as the volume controller leaves them."""
+    done = {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}}
+    for each in world.cluster.objects(BY_PLURAL["", "persistentvolumeclaims"]):
+        metadata = {**each["metadata"], **done["metadata"]}
+        spec = {**each["spec"], "volumeName": "local-1"}
+        yield {**each, "metadata": metadata, "spec": spec, "status": {"phase": "Bound"}}
+
+
+def _placing(seed: int) -> list[LoggedCommit]:
+    """Pods fill the nodes; then some of a higher priority come, one with a volume, and one that fits nowhere."""
+    world = World(seed=seed, faults=FAULTS, machines=MACHINES_PLACING)
+    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
+    budget = {"selector": {"matchLabels": {"app": "low"}}, "minAvailable": 2}
+    protected = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": budget}
+    protected["metadata"] = {"name": "low", "namespace": "default"}
+    rounds: list[list[dict[str, Any]]] = [
+        [urgent, protected, *(_node(f"n{number}") for number in range(3))],
+        [_pod(f"low-{number}", "2") for number in range(6)],
+        _volumes(),
+        [_pod("high-0", "2", priorityClassName="high", priority=9), _pod("huge", "64")],
+        [_pod("high-1", "1", priorityClassName="high", priority=9, volume="data")],
+    ]
+    for manifests in rounds:
+        for each in manifests:
+            world.cluster.apply(each)
+        _let_pass(world, 20_000)
+    for each in _bound(world):
+        world.cluster.apply(each)
+    _let_pass(world, 20_000)
+    world.cluster.request("DELETE", "/api/v1/namespaces/default/pods/huge")
+    _let_pass(world, 60_000)
+    return world.log
+
+
+def _node(name: str) -> dict[str, Any]:
+    resources = {"cpu": "5", "memory": "8Gi", "pods": "10"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"capacity": resources, "allocatable": resources},
+    }
+
+
+def _let_pass(world: World, ms: int) -> None:
+    at_ms = world.clock.now_ms + ms
+    while world.clock.now_ms < at_ms:
+        world.run(until_ms=min(at_ms, world.clock.now_ms + 500))
+        world.advance(min(at_ms, world.clock.now_ms + 500))
 
 
 def _delete_all(world: World) -> None:
@@ -194,6 +295,13 @@ def main() -> None:
         action="store_const",
         const="topologies",
         help="a cell with racks, whose nodes fail",
+    )
+    kinds.add_argument(
+        "--placement",
+        dest="kind",
+        action="store_const",
+        const="placement",
+        help="a cell that places pods, some of which displace others",
     )
     parser.add_argument("--state-only", action="store_true", help="keep the log, write the state it folds to anew")
     options = parser.parse_args()

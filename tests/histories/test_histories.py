@@ -10,6 +10,7 @@ from tests.histories import record
 
 from headgate.adapters.log import LogEntry
 from headgate.adapters.logfile import read_log_file
+from headgate.cli.deciding_again import checks
 from headgate.core import fold
 from headgate.core.audit.log import audit
 from headgate.core.cycle import decide_cycle
@@ -57,17 +58,17 @@ def test_a_recorded_state_can_be_started_from(name: str) -> None:
 
 
 def test_a_recorded_log_is_sound_and_decides_the_same_again(entries: list[LogEntry]) -> None:
-    """The audit finds nothing, and each recorded cycle is decided again as it was."""
+    """The audit finds nothing, and each recorded cycle and placement is decided again as it was."""
     log = [decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries]
     assert audit(log, record.cell_of(entries)).findings == ()
-    plan = Plan()
+    plan = Plan(checks())
     for logged in log:
         plan.feed(logged)
     replay = Replay(fold.new_state(record.cell_of(entries)), plan, decide_cycle)
     for logged in log:
         replay.feed(logged)
     result = replay.result()
-    assert result.cycles > 0
+    assert result.cycles + result.compared["placements"] > 0
     assert result.differences == ()
 
 

@@ -48,9 +48,9 @@ class Version:
         assert done.returncode == 0, f"{' '.join(args)}: {done.stdout}{done.stderr}"
 
     @asynccontextmanager
-    async def up(self) -> AsyncIterator[None]:
+    async def up(self, *options: str) -> AsyncIterator[None]:
         """`headgate up`, once it says where its page is, and taken down at the end."""
-        with self._started("up") as (process, output):
+        with self._started("up", *options) as (process, output):
             with anyio.fail_after(PATIENCE_S):
                 while "the page:" not in output.read_text():
                     assert process.poll() is None, output.read_text()
@@ -116,19 +116,24 @@ def jobs(tmp_path: Path) -> Callable[[int, int], str]:
     return write
 
 
+UNPLACED = ("--kube-scheduler-config", "none")
 CLUSTER = str(ROOT / "deploy" / "demo" / "1-cluster.yaml")
 
 
 async def test_the_next_version_goes_on_and_the_one_before_does_again(
     tmp_path: Path, jobs: Callable[[int, int], str]
 ) -> None:
-    """In the midst of jobs each time: all finish, and both find the log as it must be."""
+    """
+    In the midst of jobs each time: all finish, and both find the log as it must be.
+
+    Without placement, whose events the earlier version does not know.
+    """
     earlier = Version(sources(SUBJECT_FOR_EACH, tmp_path / "earlier"), tmp_path / "cell")
     present = Version(ROOT / "components", tmp_path / "cell")
     async with earlier.up():
         earlier.do("apply", "-f", CLUSTER)
         earlier.do("apply", "-f", jobs(0, 8))
-    async with present.up():
+    async with present.up(*UNPLACED):
         present.do("apply", "-f", jobs(8, 14))
         await present.finished(14)
         present.do("audit")
@@ -137,7 +142,7 @@ async def test_the_next_version_goes_on_and_the_one_before_does_again(
         earlier.do("apply", "-f", jobs(14, 20))
         await earlier.finished(20)
         earlier.do("audit")
-    async with present.up():
+    async with present.up(*UNPLACED):
         await present.finished(20)
         present.do("audit")
 

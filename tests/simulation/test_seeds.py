@@ -72,12 +72,13 @@ class Run:
         round_ms: int = 0,
         signers: Mapping[Producer, Signer] = NO_SIGNERS,
         bounds: DriverLimits = DriverLimits(),  # noqa: B008  (frozen)
+        placing: Mapping[str, Any] | None = None,
     ) -> None:
         self.plan = plan
         configuration = ConfigurationObserved(configuration=plan.configuration)
         machines: dict[Producer, Callable[[State], Machine]] = {
             **MACHINES,
-            Producer.INFORMER_BRIDGE: partial(InformerBridge, configuration=configuration),
+            Producer.INFORMER_BRIDGE: partial(InformerBridge, configuration=configuration, placing=placing),
             Producer.SNAPSHOTTER: partial(Snapshotter, rules=rules_of(seed)),
         }
         self.world = World(

@@ -47,6 +47,7 @@ COMMANDS: Final[dict[str, _Lazy]] = {
     "queue": _Lazy("queue", "Show the queues: quota, usage and pending workloads.", _ASK),
     "topology": _Lazy("topology", "Show topologies: capacity and use of racks, hosts and so on.", _ASK),
     "plan": _Lazy("plan", "Show which workloads of manifests would be admitted, without a cluster.", _ASK),
+    "place": _Lazy("place", "Show which node pods of manifests would get, and why.", _ASK),
     "explain": _Lazy("explain", "Explain a workload: its history, and why it is in its state.", _ASK),
     "events": _Lazy("events", "Show, follow or export the log's events.", _LOG),
     "state": _Lazy("state", "Show the state at any position or time.", _LOG),

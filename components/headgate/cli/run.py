@@ -24,7 +24,7 @@ _EPILOG = """\b
 Examples:
   headgate run scheduler
   NATS_URL=nats://nats:4222 headgate run informer-bridge --config headgate.yaml -v
-  headgate run informer-bridge --config kueue-config.yaml
+  headgate run informer-bridge --config kueue-config.yaml --kube-scheduler-config scheduler.yaml
   headgate run cluster --host 0.0.0.0 --port 8443 --kubeconfig /shared/kubeconfig --data /var/lib/headgate
   headgate run webhook --config headgate.yaml --config kueue-config.yaml
 Processes: informer-bridge, queue-manager, scheduler, binder, ungater, snapshotter; and webhook, which needs no broker.
@@ -32,6 +32,7 @@ Their settings: a YAML file, and HEADGATE_<SECTION>_<KEY> in the environment.
 """
 
 
+# Large: the options, a few lines each with its help.
 @app.command(epilog=_EPILOG)
 def run(
     process: Annotated[str, typer.Argument(metavar="PROCESS|webhook|cluster", help="Which one.")],
@@ -41,6 +42,14 @@ def run(
             "--config",
             metavar="FILE",
             help="The settings (else HEADGATE_CONFIG); informer-bridge, webhook, cluster: also Kueue's Configuration.",
+        ),
+    ] = None,
+    kube_scheduler_config: Annotated[
+        str | None,
+        typer.Option(
+            "--kube-scheduler-config",
+            metavar="FILE|none",
+            help="informer-bridge, scheduler: place pods by this KubeSchedulerConfiguration; none: place no pods.",
         ),
     ] = None,
     nats: options.Nats = None,
@@ -66,18 +75,26 @@ def run(
         raise CliError(
             "--host, --port, --data, --kubeconfig, --address-file and --public-url are for `headgate run cluster`"
         )
-    raise typer.Exit(_run_process(process, config or [], nats, verbose))
+    raise typer.Exit(_run_process(process, config or [], kube_scheduler_config, nats, verbose))
 
 
-def _run_process(name: str, config: list[str], nats: str | None, verbose: int) -> int:
+def _run_process(name: str, config: list[str], placing: str | None, nats: str | None, verbose: int) -> int:
     import msgspec
 
     from headgate.processes.entry import run_process
-    from headgate.processes.runtime.configuration_files import load_configuration, sort_files
-    from headgate.processes.runtime.settings import load
+    from headgate.processes.runtime.configuration_files import load_configuration, load_scheduler_document, sort_files
+    from headgate.processes.runtime.settings import Flag, load
 
     files = sort_files(config)
-    settings = load(files.settings, flags=flags(nats))
+    given = flags(nats)
+    if placing is not None:
+        if name not in (Producer.INFORMER_BRIDGE, Producer.SCHEDULER):
+            raise CliError(
+                f"--kube-scheduler-config {placing}: the KubeSchedulerConfiguration comes to the {name} through the "
+                f"log: give it to `headgate run {Producer.INFORMER_BRIDGE.value}`"
+            )
+        given.append(Flag("--kube-scheduler-config", ("placement", "configuration"), placing))
+    settings = load(files.settings, flags=given)
     if files.configuration is not None:
         if name not in (Producer.INFORMER_BRIDGE, WEBHOOK):
             raise CliError(
@@ -88,6 +105,8 @@ def _run_process(name: str, config: list[str], nats: str | None, verbose: int) -
         settings = msgspec.structs.replace(settings, bridge=bridge)
     if name in (Producer.INFORMER_BRIDGE, WEBHOOK) and settings.bridge.configuration:
         load_configuration(settings.bridge.configuration)  # report mistakes before anything starts
+    if name in (Producer.INFORMER_BRIDGE, Producer.SCHEDULER) and settings.placement.configuration:
+        load_scheduler_document(settings.placement.configuration)
     if verbose:
         level = LEVELS[min(verbose, len(LEVELS) - 1)]
         settings = msgspec.structs.replace(settings, log=msgspec.structs.replace(settings.log, level=level))

@@ -47,6 +47,15 @@ from headgate.processes.runtime.signing_keys import PUBLIC, generate, private_fi
 NATS: Final = "nats"
 CLUSTER: Final = "cluster"
 PROCESSES: Final = tuple(producer.value for producer in Producer)
+PLACEMENT_FILE: Final = "kube-scheduler-config.yaml"
+PLACEMENT: Final = """\
+# Written at each start: the pods of a simulated cluster are placed by Headgate, whichever of the two they name.
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: headgate
+"""
 READY_TIMEOUT_S: Final = 60.0
 PUBLISH_S: Final = 0.25
 DISK_S: Final = 1.0
@@ -86,6 +95,8 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     simulated cluster, which keeps its objects below `data`. `nats` are settings beside the URL (`NatsSettings`) for a
     broker of the user's; one that is started here has a user for each process. `config` is the settings file of the
     processes, `configuration` a file of Kueue's Configuration; `env` goes on top of our environment for them.
+    `placement` is a file of a KubeSchedulerConfiguration, or `none`; "" has Headgate place all pods of a simulated
+    cluster, and leaves it to the log in another one.
     """
 
     data: Path
@@ -95,6 +106,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: str = ""
     config: str = ""
     configuration: str = ""
+    placement: str = ""
     sync_interval: str = ""
     verbose: int = 0
     processes: tuple[str, ...] = PROCESSES
@@ -137,6 +149,7 @@ class Supervisor:
         self.children: dict[str, Child] = {}
         self.nats: EmbeddedServer | None = None
         self.nats_restarts = 0
+        self._placement = options.placement
         self._told = told
         self._lock = cells.DataLock(options.data)
         self._stack = AsyncExitStack()
@@ -258,6 +271,8 @@ class Supervisor:
         if self.kubeconfig:
             return
         self.kubeconfig = str((self.data / "kubeconfig").resolve())
+        if not self._placement and "HEADGATE_PLACEMENT_CONFIGURATION" not in os.environ:
+            self._placement = self._default_placement()
         address = self._address_file(CLUSTER)
         address.unlink(missing_ok=True)
         # Its objects are kept with the log: objects in the log have to exist again after a restart.
@@ -274,6 +289,11 @@ class Supervisor:
         self._keep_port(CLUSTER, port)
         # It has to keep its address: the processes are configured with it.
         child.replace_args(self._command([*args, "--port", str(port)]))
+
+    def _default_placement(self) -> str:
+        file = (self.data / PLACEMENT_FILE).resolve()
+        file.write_text(PLACEMENT)
+        return str(file)
 
     @staticmethod
     async def _answering(child: Child) -> None:
@@ -310,6 +330,7 @@ class Supervisor:
         return {
             **self._inherited(),
             **({"HEADGATE_BRIDGE_CONFIGURATION": configuration} if configuration else {}),
+            **({"HEADGATE_PLACEMENT_CONFIGURATION": self._placement} if self._placement else {}),
             "HEADGATE_CELL": self.options.cell,
             "HEADGATE_HOLDER": self.holder(name),
             "NATS_URL": self.nats_url,

@@ -35,6 +35,7 @@ Examples:
   headgate up -f queues.yaml -f nodes/              and apply these manifests
   headgate up --config kueue-config.yaml            with a Configuration as Kueue reads it
   headgate up --kubeconfig ~/.kube/config           beside a real cluster
+  headgate up --kube-scheduler-config profiles.yaml place the pods of these profiles
   headgate up --nats nats://nats.example:4222       on a broker of yours
 Ctrl-C takes everything down. Started again, it goes on from its log, and the simulated cluster from its objects
 (<dir>/cluster; to begin anew, remove the whole directory, for log and objects belong together).
@@ -66,6 +67,14 @@ def up(
         list[str] | None,
         typer.Option("--config", metavar="FILE", help="Kueue's Configuration, or the processes' settings, or both."),
     ] = None,
+    placement: Annotated[
+        str,
+        typer.Option(
+            "--kube-scheduler-config",
+            metavar="FILE|none",
+            help="Place the pods of its profiles. Left out: all pods of the simulated cluster, none of another one.",
+        ),
+    ] = "",
     sync_interval: Annotated[
         str,
         typer.Option(
@@ -89,6 +98,11 @@ def up(
 
         read_manifests(manifests)  # report a typing error before anything starts
     files = _check_configs(config or [])
+    if placement:
+        from headgate.processes.runtime.configuration_files import NO_PLACEMENT, load_scheduler_document
+
+        load_scheduler_document(placement)
+        placement = placement if placement == NO_PLACEMENT else str(Path(placement).resolve())
     options = UpOptions(
         data=data or ROOT / cell,
         cell=cell,
@@ -97,6 +111,7 @@ def up(
         kubeconfig=str(Path(kubeconfig).expanduser().resolve()) if kubeconfig else "",
         config=str(Path(files.settings).resolve()) if files.settings else "",
         configuration=str(Path(files.configuration).resolve()) if files.configuration else "",
+        placement=placement,
         sync_interval=sync_interval,
         verbose=verbose,
     )

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.core.admission.settings import AdmissionSettings
+from headgate.core.kubernetes.merge_patch import merge_patched
 from headgate.testing.cluster import errors
 from headgate.testing.cluster.api import list_options
 from headgate.testing.cluster.api.bodies import (
@@ -32,7 +33,7 @@ from headgate.testing.cluster.api.bodies import (
 from headgate.testing.cluster.api.discovery import AGGREGATED, aggregated, document
 from headgate.testing.cluster.api.listing import list_collection
 from headgate.testing.cluster.api.logs import container_log
-from headgate.testing.cluster.api.patch import go_value, json_patch, merge_patch, strategic_merge
+from headgate.testing.cluster.api.patch import go_value, json_patch, strategic_merge
 from headgate.testing.cluster.api.reading import watch_start
 from headgate.testing.cluster.api.representation import ObjectRenderer
 from headgate.testing.cluster.api.reviews import REVIEWS, review
@@ -234,7 +235,7 @@ class Cluster:
         if entry is None:
             return self.create(manifest)
         write = Write(version=manifest["apiVersion"].rpartition("/")[2], strictness="Strict")
-        obj = self.registry.update(kind, entry, merge_patch(entry.obj, manifest), write).obj
+        obj = self.registry.update(kind, entry, merge_patched(entry.obj, manifest), write).obj
         self._flush()
         return obj
 
@@ -441,7 +442,7 @@ class Cluster:
             case "application/json-patch+json":
                 obj = json_patch(entry.obj, patch)
             case "application/merge-patch+json":
-                obj = merge_patch(entry.obj, patch)
+                obj = merge_patched(entry.obj, patch)
             case _:
                 obj = strategic_merge(entry.obj, patch, self.registry.root(kind))
         if not isinstance(obj, dict):

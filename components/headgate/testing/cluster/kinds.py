@@ -5,6 +5,7 @@ The kinds that the simulated API server serves.
 all read it; adding a kind of Kubernetes is adding an entry here and its fields in `schemas_core.py`.
 """
 
+from functools import partial
 from typing import Final
 
 from headgate.adapters.kubernetes.crds.kinds import KUEUE_KINDS, Column, Kind
@@ -45,6 +46,9 @@ def _core(
     )
 
 
+_storage: Final = partial(_core, group="storage.k8s.io", namespaced=False)
+_devices: Final = partial(_core, group="resource.k8s.io", namespaced=False)
+
 KINDS: Final[tuple[Kind, ...]] = (
     _core("Namespace", "namespaces", namespaced=False, short=("ns",), subresources=("status", "finalize")),
     _core("Node", "nodes", namespaced=False, short=("no",), subresources=("status",)),
@@ -75,6 +79,44 @@ KINDS: Final[tuple[Kind, ...]] = (
         subresources=("status",),
         generation=True,
     ),
+    _core("Service", "services", short=("svc",), subresources=("status",), categories=("all",)),
+    _core(
+        "ReplicationController",
+        "replicationcontrollers",
+        short=("rc",),
+        subresources=("status",),
+        generation=True,
+        categories=("all",),
+    ),
+    _core(
+        "ReplicaSet",
+        "replicasets",
+        group="apps",
+        short=("rs",),
+        subresources=("status",),
+        generation=True,
+        categories=("all",),
+    ),
+    _core(
+        "StatefulSet",
+        "statefulsets",
+        group="apps",
+        short=("sts",),
+        subresources=("status",),
+        generation=True,
+        categories=("all",),
+    ),
+    _core("PersistentVolumeClaim", "persistentvolumeclaims", short=("pvc",), subresources=("status",)),
+    _core("PersistentVolume", "persistentvolumes", namespaced=False, short=("pv",), subresources=("status",)),
+    _storage("StorageClass", "storageclasses", short=("sc",)),
+    _storage("CSINode", "csinodes"),
+    _storage("CSIDriver", "csidrivers", generation=True),
+    _storage("CSIStorageCapacity", "csistoragecapacities", namespaced=True),
+    _storage("VolumeAttachment", "volumeattachments", subresources=("status",)),
+    _devices("DeviceClass", "deviceclasses", generation=True),
+    _devices("ResourceClaim", "resourceclaims", namespaced=True, subresources=("status",)),
+    _devices("ResourceClaimTemplate", "resourceclaimtemplates", namespaced=True),
+    _devices("ResourceSlice", "resourceslices", generation=True),
     _core(
         "CustomResourceDefinition",
         "customresourcedefinitions",

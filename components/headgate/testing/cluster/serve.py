@@ -27,8 +27,8 @@ from headgate.testing.cluster import Cluster, ControllerOptions
 from headgate.testing.cluster.api.server import kubeconfig, serve, wall_clock_ms
 from headgate.testing.cluster.storage.persistence import Journal, JournalError, JournalFullError, JournalInUseError
 
-CONTROLLERS: Final = ControllerOptions(default_scheduler=True, first_node=True, events=True)
-"""Pods run whoever their scheduler is, and controllers tell users what they did."""
+CONTROLLERS: Final = ControllerOptions(first_node=True, events=True)
+"""The first pod that waits gets a node to be placed on, and controllers tell users what they did."""
 DIRECTORY: Final = "cluster"
 """Where the objects are, below --data."""
 

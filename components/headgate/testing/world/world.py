@@ -30,13 +30,14 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from headgate.adapters.kubernetes.errors import api_error, is_operating_error
-from headgate.adapters.kubernetes.resources import RESOURCES as API
+from headgate.adapters.kubernetes.resources import watchable
 from headgate.core import fold
+from headgate.core.api.names import SCHEDULER_NAME
 from headgate.core.engine.driver import Driver, DriverLimits, OpenTermGate
 from headgate.core.engine.outputs import (
     CommitRefused,
@@ -54,6 +55,7 @@ from headgate.core.log.refusal import has_refused
 from headgate.core.machine.api_results import NOT_FOUND
 from headgate.core.machine.call_object import body_of
 from headgate.core.machine.contract import (
+    AskExtender,
     Call,
     Changed,
     Completed,
@@ -85,6 +87,13 @@ from headgate.processes.snapshots.store import SnapshotMeta
 from headgate.testing.cluster import BY_PLURAL, Cluster, Watch
 from headgate.testing.world.containment import ContainedFold
 
+SCHEDULER_CONFIGURATION: Final[Mapping[str, Any]] = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"schedulerName": SCHEDULER_NAME}],
+}
+"""The default profile, under the name that pods of Headgate's jobs have in simulated worlds."""
+
 MACHINES: Mapping[Producer, Callable[[State], Machine]] = {
     Producer.INFORMER_BRIDGE: InformerBridge,
     Producer.QUEUE_MANAGER: QueueManager,
@@ -93,6 +102,11 @@ MACHINES: Mapping[Producer, Callable[[State], Machine]] = {
     Producer.UNGATER: Ungater,
     Producer.SNAPSHOTTER: Snapshotter,
 }
+MACHINES_PLACING: Mapping[Producer, Callable[[State], Machine]] = {
+    **MACHINES,
+    Producer.INFORMER_BRIDGE: partial(InformerBridge, placing=SCHEDULER_CONFIGURATION),
+}
+"""The same with placement by SCHEDULER_CONFIGURATION."""
 
 EPOCHS_SPARE = 1_000
 """How far epochs are raised by a restore (`headgate.processes.recovery.restore`)."""
@@ -125,11 +139,11 @@ class FaultRates(msgspec.Struct, frozen=True, kw_only=True):
     How often what goes wrong, as probabilities per step (or per call).
 
     `crash` of the stepping process, which stays down for up to `down_ms_max`. `rival` starts a second instance beside a
-    running one. `call_error` fails a call before it reaches the API server, `call_lost` after it was done; both
-    are repeated. `watch_cut` ends a watch; the bridge resumes it, or lists again. `forget` lets the history of a
-    resource expire when the bridge starts, which then has to list what it would have resumed. `lag`
-    leaves a process behind the log for a step. No faults are injected after `until_ms` of virtual time, so that every
-    run can end. How often snapshots are taken is the snapshotter's `Rules`.
+    running one. `call_error` fails a call before it reaches the API server, `call_lost` after it was done; both are
+    repeated, a call of an extender is not. `watch_cut` ends a watch; the bridge resumes it, or lists again. `forget`
+    lets the history of a resource expire when the bridge starts, which then has to list what it would have resumed.
+    `lag` leaves a process behind the log for a step. No faults are injected after `until_ms` of virtual time, so that
+    every run can end. How often snapshots are taken is the snapshotter's `Rules`.
     """
 
     crash: float = 0.0
@@ -170,7 +184,7 @@ class Instance:
         """The epoch of its lease, or of the one that it will get next."""
         self.driver = driver
         self.folding = folding
-        self.calls: deque[Call] = deque()
+        self.calls: deque[Call | AskExtender] = deque()
         self.snapshots: deque[Packed] = deque()
         self.seen: Seq = driver.state.position
         self.awaits: Seq = Seq(0)
@@ -218,6 +232,8 @@ class World:
 
     The bridge founds the cell, and the others wait for that. Without a bridge among the `machines` none waits.
 
+    With MACHINES_PLACING the scheduler places pods; with MACHINES the binder places those of Headgate.
+
     A defect ends the run with its exception, so that it is found. With `contain` it costs one object, as in production:
     the object is set aside, and new machines are made.
     """
@@ -260,6 +276,7 @@ class World:
         self.events = 0
         self._check = check
         self._machines = machines
+        self._api = watchable()
         self._signers = signers
         self._bounds = bounds
         self._founding = self._make_founding(seed) if Producer.INFORMER_BRIDGE in machines else None
@@ -275,6 +292,8 @@ class World:
         """By how much a clock is wrong: a producer's, or BROKER's. Empty: clocks are not checked."""
         self.stood_down = 0
         """How often a process did not lead because its clock was wrong."""
+        self.extenders: dict[str, Callable[[str, Any], tuple[int, bytes]]] = {}
+        """Extenders by their `urlPrefix`: what each answers to a path and a body, as status and body."""
         self.instances: list[Instance] = []
         for producer in machines:
             self._start(producer, f"{producer.value}-0")
@@ -641,7 +660,7 @@ class World:
             match output:
                 case Send():
                     self._append(instance, output)
-                case Call():
+                case Call() | AskExtender():
                     instance.calls.append(output)
                 case TakeSnapshot():
                     # The state keeps changing, so its bytes are taken at once.
@@ -669,6 +688,10 @@ class World:
     def _call(self, instance: Instance) -> bool:
         """Carry out one call. A failed one stays and is repeated; a lost answer repeats a call that was carried out."""
         call = instance.calls[0]
+        if isinstance(call, AskExtender):
+            instance.calls.popleft()
+            instance.driver.receive(self._asked(call))
+            return True
         if self._happens(self.faults.call_error):
             return True
         try:
@@ -691,28 +714,36 @@ class World:
         instance.driver.receive(Completed(call.id, response.status, response.body))
         return True
 
+    def _asked(self, ask: AskExtender) -> Completed:
+        """What an extender answers. It is asked once: a failed call is its answer."""
+        extender = self.extenders.get(ask.extender)
+        if extender is None or self._happens(self.faults.call_error):
+            return Completed(ask.id, 0, b"connection refused")
+        return Completed(ask.id, *extender(ask.path, msgspec.json.decode(msgspec.json.encode(ask.body))))
+
     def _follow_all(self, instance: Instance) -> None:
         """Watch every resource from its mark in the log; list what has none."""
+        anew = instance.machine.listed_anew() if isinstance(instance.machine, InformerBridge) else ()
         for resource in _resources(instance):
-            mark = instance.state.resource_versions.get(resource, "")
+            mark = "" if resource in anew else instance.state.resource_versions.get(resource, "")
             if not mark:
                 self._list(instance, resource)
                 continue
             if self._happens(self.faults.forget):
-                self.cluster.store.table(BY_PLURAL[API[resource].group, resource]).compact()
+                self.cluster.store.table(BY_PLURAL[self._api[resource].group, self._api[resource].plural]).compact()
             self.resumes += 1
             instance.driver.receive(Resumed(resource, mark))
             self._watch(instance, resource, mark)
 
     def _watch(self, instance: Instance, resource: str, version: str) -> None:
         query = {"resourceVersion": version, "allowWatchBookmarks": "true"}
-        instance.watch(resource, self.cluster.watch(API[resource].path(), query))
+        instance.watch(resource, self.cluster.watch(self._api[resource].path(), query))
 
     def _list(self, instance: Instance, resource: str) -> None:
         self.lists += 1
-        path = API[resource].path()
+        path = self._api[resource].path()
         answer = self.cluster.request("GET", path)
-        if answer.status == NOT_FOUND and API[resource].optional:
+        if answer.status == NOT_FOUND and self._api[resource].optional:
             # Not installed: it counts as empty.
             instance.driver.receive(Listed(resource, (), ""))
             return

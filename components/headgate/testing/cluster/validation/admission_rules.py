@@ -17,7 +17,7 @@ from headgate.core.admission.review import AdmissionRequest
 from headgate.core.admission.rules import AdmissionTarget, Params
 from headgate.core.admission.settings import AdmissionSettings
 from headgate.core.admission.webhooks import SYSTEM_NAMESPACE, name_of
-from headgate.core.kubernetes.cel import CelError
+from headgate.core.kubernetes.cel_values import CelError
 from headgate.core.status.server_side_apply import FIELD_MANAGER
 from headgate.core.status.workload_status import ADMISSION_MANAGER
 from headgate.testing.cluster.api.writes import Write

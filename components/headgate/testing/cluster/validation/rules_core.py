@@ -50,6 +50,8 @@ def with_defaults(registry: RegistryReader, kind: Kind, obj: JsonObject, old: Js
         case "PodDisruptionBudget" if old is None:
             # Until the disruption controller has seen it, a budget allows nothing.
             return {**obj, "status": {**NO_DISRUPTIONS}}
+        case "PersistentVolumeClaim" | "PersistentVolume" if old is None:
+            return {**obj, "status": {"phase": "Pending"}}
         case _:
             pass
     return obj

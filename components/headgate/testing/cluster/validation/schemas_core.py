@@ -417,6 +417,213 @@ PodDisruptionBudget: object
     desiredHealthy: integer
     expectedPods: integer
     conditions: []$Condition (map=type)
+ServicePort: object
+  name: string
+  protocol: string (default="TCP")
+  appProtocol: string
+  port*: integer
+  targetPort: intorstring
+  nodePort: integer
+Service: object
+  spec: object
+    ports: []$ServicePort
+    selector: map[string] (atomic)
+    clusterIP: string
+    clusterIPs: []string
+    type: string (default="ClusterIP")
+    externalIPs: []string
+    sessionAffinity: string (default="None")
+    loadBalancerIP: string
+    loadBalancerSourceRanges: []string
+    externalName: string
+    externalTrafficPolicy: string
+    healthCheckNodePort: integer
+    publishNotReadyAddresses: boolean
+    sessionAffinityConfig: any
+    ipFamilies: []string
+    ipFamilyPolicy: string
+    allocateLoadBalancerNodePorts: boolean
+    loadBalancerClass: string
+    internalTrafficPolicy: string
+    trafficDistribution: string
+  status: object
+    loadBalancer: any
+    conditions: []$Condition (map=type)
+ReplicationController: object
+  spec: object
+    replicas: integer (default=1)
+    minReadySeconds: integer
+    selector: map[string] (atomic)
+    template: $PodTemplate
+  status: object
+    replicas: integer
+    fullyLabeledReplicas: integer
+    readyReplicas: integer
+    availableReplicas: integer
+    observedGeneration: integer
+    conditions: []$Condition (map=type)
+ReplicaSet: object
+  spec: object
+    replicas: integer (default=1)
+    minReadySeconds: integer
+    selector*: $LabelSelector
+    template: $PodTemplate
+  status: object
+    replicas: integer
+    fullyLabeledReplicas: integer
+    readyReplicas: integer
+    availableReplicas: integer
+    terminatingReplicas: integer
+    observedGeneration: integer
+    conditions: []$Condition (map=type)
+StatefulSet: object
+  spec: object
+    replicas: integer (default=1)
+    selector*: $LabelSelector
+    template*: $PodTemplate
+    volumeClaimTemplates: any
+    serviceName: string
+    podManagementPolicy: string (default="OrderedReady")
+    updateStrategy: any
+    revisionHistoryLimit: integer (default=10)
+    minReadySeconds: integer
+    persistentVolumeClaimRetentionPolicy: any
+    ordinals: any
+  status: object
+    observedGeneration: integer
+    replicas: integer
+    readyReplicas: integer
+    currentReplicas: integer
+    updatedReplicas: integer
+    currentRevision: string
+    updateRevision: string
+    collisionCount: integer
+    availableReplicas: integer
+    conditions: []$Condition (map=type)
+PersistentVolumeClaim: object
+  spec: object
+    accessModes: []string
+    selector: $LabelSelector
+    resources: object
+      limits: map[quantity]
+      requests: map[quantity]
+    volumeName: string
+    storageClassName: string
+    volumeMode: string (default="Filesystem")
+    dataSource: any
+    dataSourceRef: any
+    volumeAttributesClassName: string
+  status: object
+    phase: string
+    accessModes: []string
+    capacity: map[quantity]
+    conditions: []$Condition (map=type)
+    allocatedResources: map[quantity]
+    allocatedResourceStatuses: map[string]
+    currentVolumeAttributesClassName: string
+    modifyVolumeStatus: any
+PersistentVolume: object
+  spec: object (open)
+    capacity: map[quantity]
+    accessModes: []string
+    claimRef: $ObjectReference
+    persistentVolumeReclaimPolicy: string (default="Retain")
+    storageClassName: string
+    mountOptions: []string
+    volumeMode: string (default="Filesystem")
+    nodeAffinity: object
+      required: $NodeSelector
+    volumeAttributesClassName: string
+  status: object
+    phase: string
+    message: string
+    reason: string
+    lastPhaseTransitionTime: string
+TopologySelectorLabel: object
+  key*: string
+  values*: []string
+TopologySelectorTerm: object (atomic)
+  matchLabelExpressions: []$TopologySelectorLabel
+StorageClass: object
+  provisioner*: string
+  parameters: map[string]
+  reclaimPolicy: string (default="Delete")
+  mountOptions: []string
+  allowVolumeExpansion: boolean
+  volumeBindingMode: string (default="Immediate")
+  allowedTopologies: []$TopologySelectorTerm
+CSINodeDriver: object
+  name*: string
+  nodeID*: string
+  topologyKeys: []string
+  allocatable: object
+    count: integer
+CSINode: object
+  spec*: object
+    drivers*: []$CSINodeDriver (map=name)
+CSIDriver: object
+  spec*: object
+    attachRequired: boolean (default=true)
+    podInfoOnMount: boolean (default=false)
+    volumeLifecycleModes: []string
+    storageCapacity: boolean (default=false)
+    fsGroupPolicy: string (default="ReadWriteOnceWithFSType")
+    tokenRequests: any
+    requiresRepublish: boolean (default=false)
+    seLinuxMount: boolean (default=false)
+    nodeAllocatableUpdatePeriodSeconds: integer
+    serviceAccountTokenInSecrets: boolean
+    preventPodSchedulingIfMissing: boolean
+CSIStorageCapacity: object
+  nodeTopology: $LabelSelector
+  storageClassName*: string
+  capacity: quantity
+  maximumVolumeSize: quantity
+VolumeAttachment: object
+  spec*: object
+    attacher*: string
+    source*: object
+      persistentVolumeName: string
+      inlineVolumeSpec: any
+    nodeName*: string
+  status: object
+    attached*: boolean
+    attachmentMetadata: map[string]
+    attachError: any
+    detachError: any
+DeviceClass: object
+  spec*: object
+    selectors: any
+    config: any
+    extendedResourceName: string
+ResourceClaimSpec: object
+  devices: object
+    requests: any
+    constraints: any
+    config: any
+ResourceClaim: object
+  spec*: $ResourceClaimSpec
+  status: object
+    allocation: any
+    reservedFor: any
+    devices: any
+ResourceClaimTemplate: object
+  spec*: object
+    metadata: $TemplateMetadata
+    spec*: $ResourceClaimSpec
+ResourceSlice: object
+  spec*: object
+    driver*: string
+    pool*: object
+      name*: string
+      generation*: integer
+      resourceSliceCount*: integer
+    nodeName: string
+    nodeSelector: $NodeSelector
+    allNodes: boolean
+    devices: any
+    perDeviceNodeSelection: boolean
+    sharedCounters: any
 CustomResourceDefinition: object
   spec*: any
   status: any
