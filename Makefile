@@ -18,7 +18,7 @@ PARALLEL = -n $(WORKERS) --maxprocesses 4
 DOCS := .venv-docs
 RELEASE := .venv-release
 
-.PHONY: help demo demo-kube test coverage fuzz defects test-kube test-operators kube operators check fmt corrupt bench bench-kube bench-kube-tas bench-kube-jobs bench-kube-costs schemas docs chaos chaos-kube lock release clean
+.PHONY: help demo demo-kube test coverage fuzz defects test-kube test-operators kube operators check fmt corrupt bench bench-kube bench-kube-tas bench-kube-jobs bench-kube-pods bench-kube-costs schemas docs chaos chaos-kube lock release clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
@@ -48,7 +48,7 @@ defects: $(STAMP) ## one planted defect at a time, for one Job of JOBS=1000: all
 kube: $(STAMP) ## build a real control plane into the user's cache folder, if it is not there (needs Go)
 	@$(BIN)/python -m headgate.testing.control_plane build
 
-operators: $(STAMP) ## build the operators of job kinds, Kueue's kubectl plugin, Kueue itself, helm and promtool there too; see test-operators (needs Go)
+operators: $(STAMP) ## build the operators of job kinds, Kueue's kubectl plugin, Kueue itself, the kube-scheduler, helm and promtool there too; see test-operators (needs Go)
 	@$(BIN)/python -m headgate.testing.control_plane operators
 
 test-kube: kube ## the tests on a real control plane; skipped where there is none
@@ -89,6 +89,9 @@ bench-kube-tas: kube ## Kueue's benchmark of topology-aware scheduling, ours and
 
 bench-kube-jobs: kube ## 2,000 real Jobs, JobSets and pod groups each through their lives on a real control plane; ARGS='--jobs N'
 	@for kind in job jobset podgroup; do $(BIN)/python -m tests.benchmarks.kube_jobs --of $$kind $(ARGS) || exit; done
+
+bench-kube-pods: kube ## 5,000 pods on 1,000 nodes of a real control plane, placed by Headgate and by the kube-scheduler (make operators); ARGS='--pods N --nodes N'
+	@$(BIN)/python -m tests.benchmarks.kube_pods $(ARGS)
 
 bench-kube-costs: kube ## what each kind of request costs a real API server
 	@$(BIN)/python -m tests.benchmarks.kube_costs $(ARGS)

@@ -167,6 +167,8 @@ class Composed:
             folder = self._folder / "volumes" / source
             folder.mkdir(parents=True, exist_ok=True)
             return folder
+        if source == "./deploy/compose-scheduler.yaml":
+            return ROOT / source
         assert source == "./deploy/compose-nats.conf"
         text = "\n" + (ROOT / source).read_text()
         for before, after in (

@@ -13,6 +13,7 @@ import yaml
 from headgate.adapters.jetstream.embedded import find_nats_server
 from headgate.adapters.jetstream.permissions import ADMIN, PROCESSES
 from headgate.cli.main import run
+from headgate.core.placement.objects.kinds import KINDS
 from headgate.processes.runtime.settings import load
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -124,3 +125,17 @@ def test_images_are_pinned_to_the_digests_of_the_registry(tmp_path: Path, answer
         {"name": "headgate", "newName": "registry.example:5000/team/headgate", "digest": DIGEST},
         {"name": "nats", "newName": "nats", "digest": DIGEST},
     ]
+
+
+def test_the_informer_bridge_may_watch_whatever_placement_reads() -> None:
+    """Else its watch fails, and with it every placement."""
+    found = documents(DEPLOY / "kubernetes" / "base" / "rbac.yaml")
+    roles = {each["metadata"]["name"]: each for each in found if each["kind"] == "ClusterRole"}
+    allowed = {
+        (group, resource)
+        for rule in roles["headgate-informer-bridge"]["rules"]
+        if {"list", "watch"} <= set(rule["verbs"])
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert {(kind.group, kind.plural) for kind in KINDS.values()} <= allowed

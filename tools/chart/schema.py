@@ -5,7 +5,7 @@ from typing import Any, Final
 
 Json = dict[str, Any]
 
-_OPEN: Final = frozenset({"settings", "configuration", "resources"})
+_OPEN: Final = frozenset({"settings", "configuration", "kubeSchedulerConfig", "resources"})
 """Values that are passed on whole; whoever reads them knows their keys."""
 _ONE_OF: Final[Mapping[str, list[str]]] = {
     "webhook.certificates": ["self", "cert-manager"],

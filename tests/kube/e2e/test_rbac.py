@@ -13,6 +13,9 @@ from headgate.processes.entry import processes
 pytestmark = pytest.mark.anyio
 
 
+PLACEMENT = "-placement"
+"""Ends the names of the roles that matter only in a cell with a KubeSchedulerConfiguration."""
+
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
 
 
@@ -25,12 +28,13 @@ class Use(NamedTuple):
     verb: str
 
 
-def granted() -> set[Use]:
+def granted(*, placement: bool = True) -> set[Use]:
     """Every single permission of the ClusterRoles and Roles, which are named after the processes."""
     return {
-        Use(role["metadata"]["name"].removeprefix("headgate-"), group, resource, verb)
+        Use(role["metadata"]["name"].removeprefix("headgate-").removesuffix(PLACEMENT), group, resource, verb)
         for role in yaml.safe_load_all((MANIFESTS / "rbac.yaml").read_text())
         if role["kind"] in ("ClusterRole", "Role")
+        if placement or not role["metadata"]["name"].endswith(PLACEMENT)
         for rule in role["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
@@ -71,7 +75,7 @@ async def test_every_rule_was_used(deployment: Deployment, request: pytest.Fixtu
         pytest.skip("only the whole run tells which rules are needed: pytest -m kube tests/kube/e2e")
     used = {use for use, _ in requested(deployment)}
     optional = {kind.group for kind in JOB_KINDS if kind.optional} | {"autoscaling.x-k8s.io"}
-    unused = {use for use in granted() - used if use.group not in optional}
+    unused = {use for use in granted(placement=False) - used if use.group not in optional}
     if not any(use.resource == "provisioningrequests" and use.verb == "create" for use in used):
         # Its definition comes from a Go module. Without one nobody makes a request.
         unused -= {Use("binder", "", "podtemplates", verb) for verb in VERBS}

@@ -25,6 +25,7 @@ from headgate.testing.control_plane.build import BuildError, build
 from headgate.testing.control_plane.component import StartError
 from headgate.testing.control_plane.demo import demo
 from headgate.testing.control_plane.flags import Options
+from headgate.testing.control_plane.kube_scheduler import build_kube_scheduler
 from headgate.testing.control_plane.kueue_programs import build_programs
 from headgate.testing.control_plane.operators.build import build_operators
 from headgate.testing.control_plane.packaging import build_tools
@@ -37,7 +38,8 @@ def main(args: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="build the binaries into the user's cache folder, if they are not there")
     commands.add_parser(
-        "operators", help="build the operators of job kinds, Kueue's own programs, helm and promtool there too"
+        "operators",
+        help="build the operators of job kinds, Kueue's own programs, the kube-scheduler, helm and promtool there too",
     )
     run = commands.add_parser("run", help="a control plane until Ctrl-C")
     run.add_argument("--nodes", type=int, default=1, help="how many nodes to make (default 1)")
@@ -79,6 +81,7 @@ def _do(given: argparse.Namespace) -> int:
             build_operators()
             build_tools()
             build_programs()
+            build_kube_scheduler()
         case _:
             build()
     return 0

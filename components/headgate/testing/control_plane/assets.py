@@ -19,7 +19,7 @@ MODULES: Final = Path(__file__).parent / "modules"
 
 KUBERNETES_VERSION: Final = "v1.36.3"
 _MAJOR, _MINOR = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
-_VERSION_FLAGS: Final = (
+KUBERNETES_VERSION_FLAGS: Final = (
     f"-X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION} "
     f"-X k8s.io/component-base/version.gitMajor={_MAJOR} -X k8s.io/component-base/version.gitMinor={_MINOR}"
 )
@@ -49,7 +49,7 @@ class Binary(msgspec.Struct, frozen=True):
 BINARIES: Final = (
     Binary(ETCD, "etcd", "go.etcd.io/etcd/server/v3"),
     *(
-        Binary(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", f"-s -w {_VERSION_FLAGS}")
+        Binary(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", f"-s -w {KUBERNETES_VERSION_FLAGS}")
         for name in (API_SERVER, CONTROLLERS, KUBECTL)
     ),
     Binary(KWOK, "kwok", "sigs.k8s.io/kwok/cmd/kwok"),

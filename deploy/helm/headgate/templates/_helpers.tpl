@@ -57,6 +57,9 @@ tls_key_file: /etc/headgate-nats-tls/tls.key
 {{- if .Values.visibility.enabled -}}
 {{- $_ := set $said "visibility" (merge (dict "enabled" true) (get $said "visibility" | default dict)) -}}
 {{- end -}}
+{{- if .Values.kubeSchedulerConfig -}}
+{{- $_ := set $said "placement" (dict "configuration" "/etc/headgate/kube-scheduler-config.yaml") -}}
+{{- end -}}
 {{- toYaml (mergeOverwrite $said (deepCopy .Values.settings)) -}}
 {{- end -}}
 
@@ -66,6 +69,10 @@ headgate.yaml: |
   {{- include "headgate.settings" . | nindent 2 }}
 kueue-config.yaml: |
   {{- toYaml .Values.configuration | nindent 2 }}
+{{- if .Values.kubeSchedulerConfig }}
+kube-scheduler-config.yaml: |
+  {{- toYaml .Values.kubeSchedulerConfig | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{- /* The contents of the ConfigMap of the chart's broker. */}}
