@@ -2,22 +2,19 @@
 Supervised child processes: started, watched, restarted with a growing pause when they die.
 
 Used by the supervisor (`headgate.cli.supervisor`). A child runs in a separate session, so that the supervisor handles a
-Ctrl-C in the terminal, and ends with its parent even when the parent is killed (Linux: PR_SET_PDEATHSIG). Its output
-goes to a file.
+Ctrl-C in the terminal, and ends with its parent even when the parent is killed. Its output goes to a file.
 """
 
-import ctypes
 import enum
-import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import anyio
 
+from headgate.adapters.ends_with_parent import ends_with_us
 from headgate.cli.output import BROKEN, FAILED, WRONG_USAGE, CliError
 
 POLL_S = 0.05
@@ -34,8 +31,6 @@ BROKER_REFUSES = 4
 HOPELESS = frozenset({WRONG_USAGE, BROKEN, BROKER_REFUSES})
 """Exit codes of `headgate.processes.entry` after which a restart does not help."""
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}T[\d:.]+Z")
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class ChildState(enum.StrEnum):
@@ -184,13 +179,12 @@ class Child:
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own programs
-                self._args,
+                ends_with_us(self._args, signal.SIGTERM),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=self._env,
                 start_new_session=True,
-                preexec_fn=dies_with_us(signal.SIGTERM),
             )
         self.state = ChildState.RUNNING
 
@@ -201,23 +195,6 @@ class Child:
             if code is not None:
                 return code
             await anyio.sleep(POLL_S)
-
-
-def dies_with_us(number: int) -> Callable[[], None]:
-    """
-    What a child runs before it becomes its program, so that the kernel sends it a signal when we end (Linux only).
-
-    It is bound to the thread that starts the child, which should be the main one.
-    """
-    parent = os.getpid()
-
-    def in_child() -> None:
-        if _LIBC is not None:
-            _LIBC.prctl(_PR_SET_PDEATHSIG, number)
-            if os.getppid() != parent:  # it died before the request
-                os.kill(os.getpid(), number)
-
-    return in_child
 
 
 def _how(code: int) -> str:

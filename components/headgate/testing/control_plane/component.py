@@ -1,8 +1,8 @@
 """
 One program of the control plane as a child process: started, waited for, stopped, killed, started again.
 
-A component ends with us in whatever way we end: at the end of the block that holds the plane, and by the kernel
-(Linux: PR_SET_PDEATHSIG) when we are killed. What it prints goes to a file, over its restarts.
+A component ends with us in whatever way we end: at the end of the block that holds the plane, or when we are killed.
+What it prints goes to a file, over its restarts.
 """
 
 import signal
@@ -13,7 +13,7 @@ from typing import Final
 
 import anyio
 
-from headgate.cli.children import dies_with_us
+from headgate.adapters.ends_with_parent import ends_with_us
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 10.0
@@ -50,12 +50,11 @@ class Component:
             return
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - programs that the caller has named
-                self._args,
+                ends_with_us(self._args, signal.SIGKILL),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # a Ctrl-C in the terminal is for us, and takes it down through us
-                preexec_fn=dies_with_us(signal.SIGKILL),
             )
 
     async def wait_ready(self) -> None:
