@@ -143,10 +143,8 @@ async def test_a_frozen_server_delays_an_append_and_does_not_double_it(
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(write)
-            # On a busy machine the client's ping may miss its answer before the append does: then both are unwell.
-            await until(lambda: any(each.name == f"stream {log.name}" for each in health.dependencies() if not each.ok))
-            [unwell] = [each for each in health.dependencies() if each.name == f"stream {log.name}"]
-            assert "no answer" in unwell.error
+            # The append misses its answer, or the client's ping does first: then the connection is what is unwell.
+            await until(lambda: not health.ok)
             assert outcomes == []
             server.send_signal(signal.SIGCONT)
         assert outcomes == [Appended(1)]
