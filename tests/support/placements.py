@@ -177,6 +177,9 @@ class PlacementCell:
                 if kind.reduced(merge_patched(found, write.patch)) != kind.reduced(found):
                     self.patch(kind.plural, write.name, dict(write.patch))
                     acted = True
+        for asked in list(self.state.post_filter_writes.values()):
+            self.patch(OTHERS[asked.write.kind].plural, asked.write.name, dict(asked.write.patch))
+            acted = True
         return acted
 
     def _preempt(self) -> bool:

@@ -226,7 +226,8 @@ class PodUnschedulable(EventBase, frozen=True, tag="pod.unschedulable"):
     Appended by the scheduler when a pod fits on no node and the log does not have that yet.
 
     `reason` and `message` are those of the condition PodScheduled: Unschedulable, or SchedulerError. `refusals` has
-    why, by plugin. A pod that is tried again with the same result gets no further event.
+    why, by plugin. `writes` are what plugins of the extension point PostFilter want to be written to help the pod: a
+    resource claim is given back, for example. A pod that is tried again with the same result gets no further event.
     """
 
     pod: PodKey
@@ -235,6 +236,7 @@ class PodUnschedulable(EventBase, frozen=True, tag="pod.unschedulable"):
     message: str
     refusals: tuple[PluginRefusal, ...] = ()
     scan_start: int = 0
+    writes: tuple[ObjectPatch, ...] = ()
 
 
 class Victim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

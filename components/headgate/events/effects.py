@@ -92,6 +92,18 @@ class PodPreemptionRejected(EventBase, frozen=True, tag="pod.preemption_rejected
     message: str
 
 
+class PodWriteRejected(EventBase, frozen=True, tag="pod.write_rejected"):
+    """Appended by the binder when the API server refused a write of `pod.unschedulable` to an object."""
+
+    pod: PodKey
+    uid: Uid
+    kind: str
+    name: str
+    code: int
+    reason: str
+    message: str
+
+
 class PodRemoved(EventBase, frozen=True, tag="pod.removed"):
     """Appended by the ungater when it has deleted a pod that was too many in its pod group."""
 
@@ -314,6 +326,7 @@ Effect = (
     | PodBindRejected
     | PodPreempted
     | PodPreemptionRejected
+    | PodWriteRejected
     | PodRemoved
     | PodFailed
     | ExtenderAnswered

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
+from tests.machines.scheduler.test_placement_claims import held_elsewhere
 from tests.support.logs import TestLog
 from tests.support.placements import PlacementCell, node, pod
 from tests.support.volumes import CLAIM, STORAGE_CLASS, VOLUME, bind_volume, with_volume
@@ -110,3 +111,20 @@ def test_a_placement_that_no_state_gave_is_found() -> None:
     cell.log.append(Producer.SCHEDULER, decisions.PodPlaced(pod=PodKey("team/a"), uid=Uid("uid-a"), node="n1"))
     ((difference,), _) = verified(cell.log)
     assert difference.replayed == "nothing"
+
+
+def test_what_is_written_to_help_a_pod_is_decided_again() -> None:
+    """A claim that is given back: each verdict that asks for it, and none that does not."""
+    cell = held_elsewhere()
+    cell.run()
+    cell.sleep()
+    assert cell.nodes() == {"team/p": "n2"}
+    found, compared = verified(cell.log)
+    assert found == []
+    assert compared == len(cell.says)
+
+    def kept(event: Event) -> Event:
+        return replace(event, writes=()) if isinstance(event, decisions.PodUnschedulable) else event
+
+    found, _ = verified(retold(cell.log, kept))
+    assert found[0].what.startswith("what was decided about pod team/p")

@@ -14,7 +14,7 @@ from headgate.events import decisions, effects, facts
 from headgate.events.base import EventBase
 from headgate.events.decisions import ObjectPatch, PodNominated, PodPlaced, PodPrepared, PodUnschedulable, Victim
 from headgate.events.ids import PodKey, Uid
-from headgate.machines.binder import pod_bindings, pod_conditions, pod_victims, pod_writes
+from headgate.machines.binder import object_writes, pod_bindings, pod_conditions, pod_victims, pod_writes
 
 P = PodKey("team-a/p")
 CONFIGURATION = facts.SchedulerConfigurationObserved(document={"apiVersion": "kubescheduler.config.k8s.io/v1"})
@@ -596,7 +596,7 @@ def test_what_a_list_has_beside_the_items_to_be_written_does_not_matter(
 ) -> None:
     """A claim that is reserved for another pod as well; each item is found by its fields."""
     live: Json = {"status": {} if reserved is None else {"reservedFor": [{"uid": uid, "x": 1} for uid in reserved]}}
-    assert pod_writes.has(live, {"status": {"reservedFor": [{"uid": "uid-p"}]}}) == is_there
+    assert object_writes.has(live, {"status": {"reservedFor": [{"uid": "uid-p"}]}}) == is_there
 
 
 def test_status_is_written_to_its_subresource_after_the_rest() -> None:
@@ -665,6 +665,94 @@ def test_writes_of_many_pods_are_made_a_few_at_a_time() -> None:
         for call in calls:
             bound.answer(call, **{**CLAIM, "metadata": {**CLAIM["metadata"], **SELECTED["metadata"]}})
     assert read == 300
+
+
+# --- writes that help ----------------------------------------------------------------------------------------------
+
+HELD: Json = {
+    "metadata": {"name": "r", "namespace": "team-a", "uid": "uid-r", "resourceVersion": "4"},
+    "spec": {},
+    "status": {"allocation": {"devices": {"results": []}}},
+}
+GIVEN_BACK = ObjectPatch(
+    kind="ResourceClaim", name="team-a/r", patch={"metadata": {"uid": "uid-r"}, "status": {"allocation": None}}
+)
+CLAIM_PATH = "/apis/resource.k8s.io/v1/namespaces/team-a/resourceclaims/r"
+
+
+def with_help(*names: str) -> Bound:
+    """Pods that fit nowhere, and for which a claim is to be given back."""
+    bound = with_pods(*names)
+    bound.say(BRIDGE, observed("resourceclaims", HELD))
+    for name in names or ("p",):
+        bound.say(SCHEDULER, PodUnschedulable(**about(name), reason="Unschedulable", message="m", writes=(GIVEN_BACK,)))
+    return bound
+
+
+def of_help(bound: Bound) -> list[Call]:
+    return [call for call in bound.rest()[1] if call.id.startswith("help/")]
+
+
+def test_a_claim_is_given_back_at_the_version_that_was_read() -> None:
+    """Its status alone is written, once; after a crash the object shows that it is done."""
+    bound = with_help("p", "q")
+    (read,) = of_help(bound)
+    assert (read.method, read.path) == ("GET", CLAIM_PATH)
+    bound.answer(read, **HELD)
+    (write,) = of_help(bound)
+    assert (write.method, write.path) == ("PATCH", f"{CLAIM_PATH}/status")
+    assert write.body == {"metadata": {"uid": "uid-r", "resourceVersion": "4"}, "status": {"allocation": None}}
+    free = {**HELD, "status": {}}
+    bound.answer(write, **free)
+    assert of_help(bound) == []
+    again = Bound(bound.log)
+    (read,) = of_help(again)
+    again.answer(read, **free)
+    assert of_help(again) == []
+    bound.say(BRIDGE, observed("resourceclaims", free))
+    assert bound.log.state.post_filter_writes == {}
+    assert of_help(Bound(bound.log)) == []
+
+
+def test_a_claim_that_has_changed_is_not_given_back() -> None:
+    """The refusal is recorded, and nothing is left to do until the scheduler asks again."""
+    bound = with_help()
+    (read,) = of_help(bound)
+    bound.answer(read, **{**HELD, "status": {**HELD["status"], "reservedFor": [{"resource": "pods", "name": "q"}]}})
+    events, _ = bound.rest()
+    message = "ResourceClaim team-a/r: the object has been modified"
+    refused = effects.PodWriteRejected(
+        **about(), kind="ResourceClaim", name="team-a/r", code=409, reason="Conflict", message=message
+    )
+    assert events == [refused]
+    assert bound.rest() == ([], [])
+    bound.say(SCHEDULER, PodUnschedulable(**about(), reason="Unschedulable", message="m", writes=(GIVEN_BACK,)))
+    assert [call.method for call in of_help(bound)] == ["GET"]
+
+
+def test_a_claim_is_given_back_as_often_as_it_is_decided() -> None:
+    """Also if it was allocated again as before."""
+    bound = with_help()
+    for call in (*of_help(bound),):
+        bound.answer(call, **HELD)
+    for call in (*of_help(bound),):
+        bound.answer(call, **{**HELD, "status": {}})
+    bound.say(BRIDGE, observed("resourceclaims", {**HELD, "status": {}}))
+    bound.say(BRIDGE, observed("resourceclaims", HELD))
+    assert of_help(bound) == []
+    bound.say(SCHEDULER, PodUnschedulable(**about(), reason="Unschedulable", message="m", writes=(GIVEN_BACK,)))
+    assert [call.method for call in of_help(bound)] == ["GET"]
+
+
+def test_nothing_is_written_once_the_pod_has_a_node() -> None:
+    """A write that is under way ends without effect on the log."""
+    bound = with_help()
+    (read,) = of_help(bound)
+    placed(bound)
+    bound.answer(read, 404, reason="NotFound", message="no")
+    events, _ = bound.rest()
+    assert events == []
+    assert of_help(bound) == []
 
 
 # --- Events --------------------------------------------------------------------------------------------------------

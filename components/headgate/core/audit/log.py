@@ -176,6 +176,8 @@ class Audit:
         self._ever_admitted: dict[Uid, Seq] = {}
         self._placed: dict[Uid, tuple[str, Seq]] = {}
         self._doomed: dict[Uid, tuple[PodKey, Seq]] = {}
+        self._asked_for: dict[tuple[Uid, str, str], Seq] = {}
+        """By uid of a pod, kind and name of an object: writes that are to help the pod."""
         """The pods that have to go: for which pod, and where that was decided."""
         self._uids: dict[PodKey, Uid] = {}
         """Those of the pods in both."""
@@ -371,6 +373,8 @@ class Audit:
                 uid = self._uids.pop(PodKey(event.name), Uid(""))
                 self._placed.pop(uid, None)
                 self._doomed.pop(uid, None)
+                if self._asked_for:
+                    self._asked_for = {key: seq for key, seq in self._asked_for.items() if key[0] != uid}
             case decisions.PodPlaced():
                 self._placed[event.uid] = (event.node, at.seq)
                 self._uids[event.pod] = event.uid
@@ -385,6 +389,12 @@ class Audit:
                 if by != event.by or decided >= at.seq:
                     text = f"{event.pod} was to go for {event.by}, which was not decided before"
                     self._find("durable", at, text, event.pod)
+            case decisions.PodUnschedulable() if event.writes:
+                self._uids[event.pod] = event.uid
+                self._asked_for |= {(event.uid, write.kind, write.name): at.seq for write in event.writes}
+            case effects.PodWriteRejected():
+                written = f"{event.kind} {event.name} was written for pod {event.pod}"
+                self._after(at, event, self._asked_for.pop((event.uid, event.kind, event.name), None), written)
             case effects.PodBound() | effects.PodBindRejected():
                 self._bound(at, event)
             case effects.JobStarted() | effects.JobStartRejected():

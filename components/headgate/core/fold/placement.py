@@ -9,9 +9,10 @@ from typing import Any, Final, Never
 
 from headgate.core.fold import nodes
 from headgate.core.fold.extenders import forget
+from headgate.core.fold.quarantine import KIND_OF
 from headgate.core.kubernetes.pod_manifests import shown_node, shown_nomination
 from headgate.core.state.handlers import EventHandlers
-from headgate.core.state.tables import PlacementRecord, PlacementVerdict, State
+from headgate.core.state.tables import PlacementRecord, PlacementVerdict, PostFilterWrite, State, write_key
 from headgate.events import decisions, effects, facts
 from headgate.events.commit import Commit
 from headgate.events.ids import PodKey, Seq, Uid, UnixMs
@@ -29,6 +30,7 @@ def _configuration_observed(
         # No pods are placed any more. What was placed and is not bound yet is left as it is.
         state.objects.clear()
         state.placements.clear()
+        state.post_filter_writes.clear()
 
 
 # --- objects -------------------------------------------------------------------------------------------------------
@@ -38,6 +40,8 @@ def _object_observed(state: State, event: facts.ObjectObserved, commit: Commit, 
     if event.resource == PODS:
         forget(state, PodKey(event.name))
         _pod_observed(state, PodKey(event.name), event.object)
+    elif state.post_filter_writes:
+        _overtaken(state, event)
     state.objects.setdefault(event.resource, {})[event.name] = state.shared.object(event.object)
 
 
@@ -45,10 +49,24 @@ def _object_deleted(state: State, event: facts.ObjectDeleted, commit: Commit, se
     if event.resource == PODS:
         forget(state, PodKey(event.name))
         state.placements.pop(PodKey(event.name), None)
+        _help_no_more(state, PodKey(event.name))
+    elif state.post_filter_writes:
+        _overtaken(state, event)
     objects = state.objects.get(event.resource, {})
     objects.pop(event.name, None)
     if not objects:
         state.objects.pop(event.resource, None)
+
+
+def _overtaken(state: State, event: facts.ObjectObserved | facts.ObjectDeleted) -> None:
+    """An object is no longer as it was when a write to it was decided, or shows it."""
+    state.post_filter_writes.pop(write_key(KIND_OF.get(event.resource, ""), event.name), None)
+
+
+def _help_no_more(state: State, pod: PodKey) -> None:
+    """A pod needs no help any more: what is to be written for it is not."""
+    for key in [key for key, each in state.post_filter_writes.items() if each.pod == pod]:
+        del state.post_filter_writes[key]
 
 
 def _pod_observed(state: State, key: PodKey, pod: dict[str, Any]) -> None:
@@ -58,7 +76,9 @@ def _pod_observed(state: State, key: PodKey, pod: dict[str, Any]) -> None:
         return
     if record.uid != pod["metadata"].get("uid", ""):
         del state.placements[key]
+        _help_no_more(state, key)
     elif shown_node(pod):
+        _help_no_more(state, key)
         record.node, record.bound, record.writes, record.prepared = "", False, (), False
         record.waits_ms, record.placed_at_ms = 0, UnixMs(0)
         record.nominated, record.verdict, record.refusals = None, None, 0
@@ -111,6 +131,10 @@ def _pending(state: State, key: PodKey, uid: Uid) -> PlacementRecord | None:
 
 def _placed(state: State, event: decisions.PodPlaced, commit: Commit, seq: Seq) -> None:
     forget(state, event.pod)
+    _help_no_more(state, event.pod)
+    for write in event.writes:
+        # What another pod asked for was decided from the object without this.
+        state.post_filter_writes.pop(write_key(write.kind, write.name), None)
     record = _pending(state, event.pod, event.uid)
     if record is not None and not record.bound:
         record.node, record.writes, record.prepared, record.waits_ms = event.node, event.writes, False, event.waits_ms
@@ -157,6 +181,10 @@ def _unschedulable(state: State, event: decisions.PodUnschedulable, commit: Comm
         record.verdict = PlacementVerdict(
             reason=event.reason, message=event.message, refusals=event.refusals, at_ms=commit.time_ms
         )
+        _help_no_more(state, event.pod)
+        for write in event.writes:
+            asked = PostFilterWrite(pod=event.pod, uid=event.uid, write=write)
+            state.post_filter_writes[write_key(write.kind, write.name)] = asked
 
 
 def _nominated(state: State, event: decisions.PodNominated, commit: Commit, seq: Seq) -> None:
@@ -204,6 +232,13 @@ def _preemption_rejected(state: State, event: effects.PodPreemptionRejected, com
         _drop_if_empty(state, event.pod, record)
 
 
+def _write_rejected(state: State, event: effects.PodWriteRejected, commit: Commit, seq: Seq) -> None:
+    key = write_key(event.kind, event.name)
+    asked = state.post_filter_writes.get(key)
+    if asked is not None and asked.uid == event.uid:
+        del state.post_filter_writes[key]
+
+
 HANDLERS = (
     EventHandlers[Never]()
     .on(facts.SchedulerConfigurationObserved, _configuration_observed)
@@ -218,4 +253,5 @@ HANDLERS = (
     .on(effects.PodBindRejected, _bind_rejected)
     .on(effects.PodPreempted, _preempted)
     .on(effects.PodPreemptionRejected, _preemption_rejected)
+    .on(effects.PodWriteRejected, _write_rejected)
 )

@@ -85,7 +85,7 @@ KINDS: Final[Mapping[str, str]] = {
 _REQUEST: Final = "provisioningrequest"
 """What is decided about one is about its workload."""
 
-_KIND_OF: Final[Mapping[str, str]] = {
+KIND_OF: Final[Mapping[str, str]] = {
     "namespaces": "Namespace",
     "nodes": "Node",
     "resourceflavors": "ResourceFlavor",
@@ -122,6 +122,7 @@ _KIND_OF: Final[Mapping[str, str]] = {
     "resourceslices": "ResourceSlice",
     "deviceclasses": "DeviceClass",
 }
+"""The kind of a watched resource, but for those of jobs."""
 
 
 def kind_of(resource: str) -> str:
@@ -130,7 +131,7 @@ def kind_of(resource: str) -> str:
 
     Raises KeyError for a resource that is not watched.
     """
-    return "Job" if job_kinds.of_resource(resource) is not None else _KIND_OF[resource]
+    return "Job" if job_kinds.of_resource(resource) is not None else KIND_OF[resource]
 
 
 CONFIGURATION: Final = "Configuration/"
@@ -261,7 +262,7 @@ def subject_of(event: EventBase) -> ObjectRef:
         return ObjectRef(event.kind, event.name, event.uid)
     if isinstance(event, facts.ObjectObserved | facts.ObjectDeleted):
         found = event.object if isinstance(event, facts.ObjectObserved) else {}
-        kind = _KIND_OF.get(event.resource, event.resource)
+        kind = KIND_OF.get(event.resource, event.resource)
         return ObjectRef(kind, event.name, found.get("metadata", {}).get("uid", ""))
     entity = tag_of(event).partition(".")[0]
     if isinstance(event, facts.JobObserved | facts.PodObserved | facts.ProvisioningRequestObserved):
@@ -417,7 +418,7 @@ def to_retry(state: State, producer: Producer) -> tuple[Event, ...]:
     ]
     if producer is Producer.INFORMER_BRIDGE:
         jobs = job_kinds.resources_of(job_kinds.enabled(state.configuration))
-        released += (shown_again(each) for each in (*_KIND_OF, *jobs) if any(kind_of(each) == f.kind for f in failed))
+        released += (shown_again(each) for each in (*KIND_OF, *jobs) if any(kind_of(each) == f.kind for f in failed))
     return tuple(released)
 
 

@@ -23,6 +23,7 @@ _AUTHOR_OF: dict[type[EventBase], Producer] = {
     effects.PodBindRejected: Producer.BINDER,
     effects.PodPreempted: Producer.BINDER,
     effects.PodPreemptionRejected: Producer.BINDER,
+    effects.PodWriteRejected: Producer.BINDER,
     effects.PodRemoved: Producer.UNGATER,
     effects.PodFailed: Producer.UNGATER,
     extenders.ExtenderAnswered: Producer.SCHEDULER,

@@ -21,7 +21,7 @@ RULES: Final[Mapping[Producer, int]] = MappingProxyType(
     {
         Producer.INFORMER_BRIDGE: 0,
         Producer.QUEUE_MANAGER: 3,
-        Producer.SCHEDULER: 3,
+        Producer.SCHEDULER: 4,
         Producer.BINDER: 1,
         Producer.UNGATER: 0,
         Producer.SNAPSHOTTER: 1,
@@ -37,6 +37,8 @@ QUEUE_DECISIONS_SINCE: Final = 3
 STATUSES_SINCE: Final = 1
 PLACEMENTS_SINCE: Final = 3
 """Before, the binder has placed pods, on the first node that they fit on."""
+HELPING_WRITES_SINCE: Final = 4
+"""Before, the verdict on a pod did not have what is written to help it (`PodUnschedulable.writes`)."""
 BINDINGS_SINCE: Final = 0
 FIRST_FITS_SINCE: Final = 0
 JOB_RUNS_SINCE: Final = 0

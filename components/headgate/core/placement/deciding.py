@@ -22,7 +22,7 @@ from headgate.core.placement.configuration.profiles import Profiles, Registry, r
 from headgate.core.placement.extenders.calls import NO_ANSWERS
 from headgate.core.placement.extenders.requests import ExtenderAsk
 from headgate.core.placement.framework.cycle import PlacementCycle
-from headgate.core.placement.framework.plugin import PostFiltered
+from headgate.core.placement.framework.plugin import ObjectWrite, PostFiltered
 from headgate.core.placement.framework.runtime import Framework
 from headgate.core.placement.framework.status import Code, PluginStatus, unresolvable
 from headgate.core.placement.messages import fit_error
@@ -35,7 +35,7 @@ from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.preemption_budgets import UNPROTECTED, Budgets
 from headgate.core.placement.scan import NodeOrder
 from headgate.core.placement.view import PlacementChange, PlacementView
-from headgate.core.state.tables import PlacementRecord, PlacementVerdict, State
+from headgate.core.state.tables import PlacementRecord, PlacementVerdict, State, write_key
 from headgate.events import decisions
 from headgate.events.decisions import ObjectPatch, PluginRefusal, Victim
 from headgate.events.extenders import ExtenderAnswer
@@ -80,6 +80,7 @@ class _Refused(msgspec.Struct, frozen=True):
     refusals: tuple[PluginRefusal, ...] = ()
     rejectors: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
+    writes: tuple[ObjectPatch, ...] = ()
 
 
 class PlacementDecider:
@@ -178,9 +179,7 @@ class PlacementDecider:
             uid=Uid(pod.uid),
             node=node.name,
             scan_start=scan_start,
-            writes=tuple(
-                ObjectPatch(kind=write.kind, name=write.key, patch=dict(write.patch)) for write in said.writes
-            ),
+            writes=_patches(said.writes),
         )
 
     # --- pods that did not -----------------------------------------------------------------------------------------
@@ -189,9 +188,9 @@ class PlacementDecider:
         """The verdict, unless the log has it; if there are answers of extenders, it ends what they are for."""
         record = self.view.record_of(PodKey(pod.key))
         known = record.verdict if record is not None and record.uid == pod.uid else None
-        has_answers = bool(self._answers_of(PodKey(pod.key)))
+        is_news = bool(self._answers_of(PodKey(pod.key))) or not self._is_asked_for(pod, refused.writes)
         said = refused.reason, refused.message, refused.refusals
-        if not has_answers and known is not None and (known.reason, known.message, known.refusals) == said:
+        if not is_news and known is not None and (known.reason, known.message, known.refusals) == said:
             return ()
         return (
             decisions.PodUnschedulable(
@@ -201,7 +200,16 @@ class PlacementDecider:
                 message=refused.message,
                 refusals=refused.refusals,
                 scan_start=scan_start,
+                writes=refused.writes,
             ),
+        )
+
+    def _is_asked_for(self, pod: PodInfo, writes: Iterable[ObjectPatch]) -> bool:
+        """Whether the log has all writes that are to help a pod, and none of them is done or refused."""
+        return all(
+            (asked := self.view.state.post_filter_writes.get(write_key(write.kind, write.name))) is not None
+            and (asked.pod, asked.uid, asked.write) == (pod.key, pod.uid, write)
+            for write in writes
         )
 
     def _nominations(
@@ -371,7 +379,12 @@ def _refused(made: PlacementAttempt) -> _Refused:
         for (plugin, reason), nodes in sorted(made.refusals.items())
     )
     pending = (status.plugin for status, _ in made.verdicts.counts() if status.code == Code.PENDING)
-    return _Refused(made.reason, made.message, tuple(refusals), made.rejectors, tuple(dict.fromkeys(pending)))
+    writes = _patches(made.post_filtered.writes) if made.post_filtered is not None else ()
+    return _Refused(made.reason, made.message, tuple(refusals), made.rejectors, tuple(dict.fromkeys(pending)), writes)
+
+
+def _patches(writes: Iterable[ObjectWrite]) -> tuple[ObjectPatch, ...]:
+    return tuple(ObjectPatch(kind=write.kind, name=write.key, patch=dict(write.patch)) for write in writes)
 
 
 def _refused_by(status: PluginStatus) -> _Refused:

@@ -454,6 +454,19 @@ class PlacementRecord(Record):
         return bool(self.node) and not self.bound and not self.is_bindable
 
 
+class PostFilterWrite(Note, frozen=True):
+    """A write to an object that a PostFilter plugin has asked for, to help a pod, and that the object does not show."""
+
+    pod: PodKey
+    uid: Uid
+    write: ObjectPatch
+
+
+def write_key(kind: str, name: str) -> str:
+    """The key of `Tables.post_filter_writes`."""
+    return f"{kind}/{name}"
+
+
 class ProducerRecord(Record):
     """
     The fold's record of a producer: its term, its count of commits, the hash and time of its last one.
@@ -647,6 +660,8 @@ class Tables(Record):
     objects: dict[str, dict[str, dict[str, Any]]] = {}
     """The objects that placement reads: by the plural name of the resource, then by name or `<namespace>/<name>`."""
     placements: dict[PodKey, PlacementRecord] = {}
+    post_filter_writes: dict[str, PostFilterWrite] = {}
+    """By `<kind>/<name>` of the object, for as long as it has not changed: one each, the last that was decided."""
     extender_answers: dict[PodKey, dict[str, ExtenderAnswer]] = {}
     """By pod that is to be placed: what extenders have answered about it, by `request`."""
 

@@ -15,8 +15,10 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Final
 
+from msgspec.structs import replace
+
 from headgate.core.config.fields import ConfigurationError
-from headgate.core.log.rules_version import BINDINGS_SINCE, PLACEMENTS_SINCE, decides_alike
+from headgate.core.log.rules_version import BINDINGS_SINCE, HELPING_WRITES_SINCE, PLACEMENTS_SINCE, decides_alike
 from headgate.core.placement.configuration.profiles import Registry
 from headgate.core.placement.deciding import PlacementDecider, PlacementEvent
 from headgate.core.placement.plugins.registry import REGISTRY
@@ -52,6 +54,8 @@ class PlacementCheck:
         self._decider: PlacementDecider | None = None
         self._has_begun = {Producer.SCHEDULER: False, Producer.BINDER: False}
         self._knows = {Producer.SCHEDULER: False, Producer.BINDER: False}
+        self._names_writes = False
+        """Whether the verdicts of this term have what is written to help a pod."""
         self._configured_at: Seq | None = None
         """Since when the scheduler places pods, and nobody else does; None while it does not."""
         self._due: dict[Seq, tuple[UnixMs, list[PlacementEvent]]] = {}
@@ -75,6 +79,8 @@ class PlacementCheck:
             if election is not None:
                 self._has_begun[producer] = True
                 self._knows[producer] = decides_alike(producer, election.rules, since)
+                if producer is Producer.SCHEDULER:
+                    self._names_writes = election.rules >= HELPING_WRITES_SINCE
         if not state.scheduler_configuration:
             self._configured_at = None
         elif self._configured_at is None:
@@ -107,7 +113,7 @@ class PlacementCheck:
         while len(made) < len(recorded):
             made.extend(_decided(self._decider, recorded[len(made)], time_ms) or (None,))
         self._decider.forget()
-        return made
+        return made if self._names_writes else [_without_writes(each) for each in made]
 
     def compare(self, state: State, logged: LoggedCommit) -> Iterator[ReplayDifference]:  # noqa: ARG002 (see Check)
         """See `Check`."""
@@ -172,6 +178,10 @@ def _decided(decider: PlacementDecider, event: PlacementEvent, time_ms: UnixMs) 
     if pod is None or isinstance(event, decisions.PodPrepared | decisions.PodWithdrawn):
         return ()
     return decider.decide(pod, event.scan_start).events
+
+
+def _without_writes(event: PlacementEvent | None) -> PlacementEvent | None:
+    return replace(event, writes=()) if isinstance(event, decisions.PodUnschedulable) else event
 
 
 def _difference(what: str, at: Position, event: Event, replayed: str) -> ReplayDifference:

@@ -22,6 +22,7 @@ PodVerdict = (
     | decisions.PodWithdrawn
     | effects.PodPreempted
     | effects.PodPreemptionRejected
+    | effects.PodWriteRejected
 )
 """What is decided about a pod beside its node, or done about a victim."""
 
@@ -77,6 +78,8 @@ class PodNotes:
             case decisions.PodUnschedulable():
                 text = "pod fits on no node" if event.reason == "Unschedulable" else "pod could not be tried"
                 text += describe_refusals(event.refusals)
+                if event.writes:
+                    text += f"; to help it, {', '.join(f'{each.kind} {each.name}' for each in event.writes)} is written"
                 self._notes.add(at, event, text, about=event.pod, reason=event.reason, message=event.message)
             case decisions.PodNominated():
                 victims = ", ".join(victim.pod for victim in event.victims)
@@ -94,6 +97,9 @@ class PodNotes:
                 self._notes.add(at, event, f"pod has to go for pod {event.by}", about=event.pod)
             case effects.PodPreemptionRejected():
                 text = f"the API server did not let the pod go for pod {event.by} ({event.code})"
+                self._notes.add(at, event, text, about=event.pod, reason=event.reason, message=event.message)
+            case effects.PodWriteRejected():
+                text = f"the API server refused to write {event.kind} {event.name} ({event.code})"
                 self._notes.add(at, event, text, about=event.pod, reason=event.reason, message=event.message)
             case _:
                 assert_never(event)

@@ -4,7 +4,8 @@ The binder's fourth task: what the scheduler has decided about pods is carried o
 Its parts are the writes that come before a binding (`pod_writes`), bindings (`pod_bindings`), the status of pods that
 are not placed (`pod_conditions`), and the pods that have to go for others (`pod_victims`). Each compares the record of
 a pod (`Tables.placements`) with its object (`Tables.objects`), and calls the API server where they differ; so a
-restarted binder finds the work that is left. A pod without a record costs nothing.
+restarted binder finds the work that is left. A pod without a record costs nothing. Beside them, objects are written to
+help pods that are not placed (`post_filter_writes`).
 
 The calls about one pod are carried out in the order in which they were begun.
 """
@@ -22,6 +23,7 @@ from headgate.machines.binder.pod_bindings import PodBindings
 from headgate.machines.binder.pod_conditions import PodConditions
 from headgate.machines.binder.pod_victims import PodVictims
 from headgate.machines.binder.pod_writes import PodWrites
+from headgate.machines.binder.post_filter_writes import PostFilterWrites
 
 
 class PodDecisions:
@@ -33,6 +35,7 @@ class PodDecisions:
         self._bindings = PodBindings(state)
         self._conditions = PodConditions(state, load)
         self._victims = PodVictims(state)
+        self._help = PostFilterWrites(state)
         self._parts = (self._writes, self._bindings, self._conditions, self._victims)
         self._known: dict[PodKey, None] = {}
         """The pods that the parts know."""
@@ -60,7 +63,8 @@ class PodDecisions:
         | effects.PodBound
         | effects.PodBindRejected
         | effects.PodPreempted
-        | effects.PodPreemptionRejected,
+        | effects.PodPreemptionRejected
+        | effects.PodWriteRejected,
     ) -> None:
         """Something was decided about a pod, or the effect of a call is folded."""
         match event:
@@ -69,6 +73,8 @@ class PodDecisions:
                 self._bindings.on_effect(event)
             case effects.PodPreempted() | effects.PodPreemptionRejected():
                 self._victims.on_effect(event)
+            case decisions.PodUnschedulable() | effects.PodWriteRejected():
+                self._help.on_event(event)
             case decisions.PodNominated():
                 for victim in event.victims:
                     self._look(victim.pod)
@@ -94,10 +100,12 @@ class PodDecisions:
         self._bindings.on_completed(completed, out)
         self._conditions.on_completed(completed)
         self._victims.on_completed(completed, out)
+        self._help.on_completed(completed, out)
 
     def settle(self, now_ms: UnixMs, calls: list[Command], out: list[Event]) -> UnixMs | None:
         """Carry out what is due. Returns when to check again."""
         self._writes.settle(now_ms, calls, out)
         self._bindings.settle(now_ms, calls)
         self._victims.settle(now_ms, calls, out)
+        self._help.settle(now_ms, calls, out)
         return self._conditions.settle(now_ms, calls)

@@ -1,53 +1,37 @@
 """
 Writes before bindings: what a plugin needs to be written to other objects before its pod is bound.
 
-For example the claim of a volume: the node at which a volume is to be made, or the volume that the claim gets. A write
-was decided from the object as it is in the log. The kube-scheduler sends the whole object with the resource version
-that it has seen, so that a change by somebody else refuses it. The log has no resource versions; therefore the object
-is read first. If it has what is to be written already, nothing is. If what placement reads of it is not what the log
-has, the write is refused as a conflict. Otherwise it is patched at the version that was read, by a strategic merge
-patch: what others have in a list of the object, such as its finalizers, stays. Fields of `status` are written to the
-subresource, after the others.
-
-A refused write takes the pod's placement back, as a refused binding does (`pod.bind_rejected`). What was written is
-kept in memory until the binding; after a restart the objects are read again.
+For example the claim of a volume: the node at which a volume is to be made, or the volume that the claim gets. How one
+object is written, `object_writes` says. A refused write takes the pod's placement back, as a refused binding does
+(`pod.bind_rejected`). What was written is kept in memory until the binding; after a restart the objects are read again.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from headgate.core.engine.work_queue import WorkQueue
-from headgate.core.machine.api_results import CONFLICT, INVALID, Refusal, is_success, refusal
-from headgate.core.machine.contract import STRATEGIC_PATCH, Call, Command, Completed
-from headgate.core.placement.objects.kinds import KINDS, PlacementKind
+from headgate.core.machine.api_results import Refusal
+from headgate.core.machine.contract import Command, Completed
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import PlacementRecord, State
 from headgate.events import effects
-from headgate.events.decisions import ObjectPatch
-from headgate.events.ids import PodKey, UnixMs, split_key
+from headgate.events.ids import PodKey, UnixMs
 from headgate.events.registry import Event
+from headgate.machines.binder.object_writes import ObjectWriting
 from headgate.machines.binder.pod_bindings import Placed, rejected
 
 WRITES_MAX: Final = 64
 """The maximum number of pods whose writes are under way."""
 
-_OF_KIND: Final[Mapping[str, PlacementKind]] = {each.kind: each for each in KINDS.values()}
-
-Json = dict[str, Any]
-
 
 class _Progress(msgspec.Struct):
-    """How far the writes of a placement have come: those that are done, and the patches that are left of this one."""
+    """How far the writes of a placement have come: those that are done, and the one that is next or under way."""
 
     placed: Placed
     at_ms: UnixMs
     done: int = 0
-    patches: list[tuple[str, Json]] = []
-    """By subresource."""
-    version: str = ""
-    """The resource version at which the first of them is to be applied."""
+    writing: ObjectWriting | None = None
 
 
 class PodWrites:
@@ -92,37 +76,18 @@ class PodWrites:
         if progress is None or progress.placed != placed or progress.at_ms != record.placed_at_ms:
             progress = self._progress[key] = _Progress(placed, record.placed_at_ms)
         while progress.done < len(record.writes):
-            write = record.writes[progress.done]
-            kind = _OF_KIND.get(write.kind)
-            if kind is None:
-                message = f"{write.kind} {write.name}: this version of Headgate writes no object of this kind"
-                self._reject(placed, Refusal(code=INVALID, reason="Invalid", message=message), out)
+            writing = progress.writing = progress.writing or ObjectWriting(record.writes[progress.done])
+            why = writing.why_refused()
+            if why is not None:
+                self._reject(placed, why, out)
                 return
-            if progress.patches or not has(self._state.objects.get(kind.plural, {}).get(write.name, {}), write.patch):
-                self._call(progress, kind, write, calls)
+            if writing.is_needed(self._state):
+                call = writing.call(f"write/{key}")
+                self._queue.begin(key)
+                self._calls[call.id] = progress
+                calls.append(call)
                 return
-            progress.done += 1
-
-    def _call(self, progress: _Progress, kind: PlacementKind, write: ObjectPatch, calls: list[Command]) -> None:
-        call = Call(
-            id=f"write/{progress.placed.pod}",
-            method="GET",
-            path=_path(kind, write.name),
-            lane=f"{kind.plural}/{write.name}",
-        )
-        if progress.patches:
-            subresource, patch = progress.patches[0]
-            metadata = {**patch.get("metadata", {}), "resourceVersion": progress.version}
-            call = msgspec.structs.replace(
-                call,
-                method="PATCH",
-                path=call.path + subresource,
-                body={**patch, "metadata": metadata},
-                content_type=STRATEGIC_PATCH,
-            )
-        self._queue.begin(progress.placed.pod)
-        self._calls[call.id] = progress
-        calls.append(call)
+            progress.done, progress.writing = progress.done + 1, None
 
     def on_completed(self, completed: Completed, out: list[Event]) -> None:
         """A call has ended: the next one is due, or a refusal ends the placement."""
@@ -131,38 +96,15 @@ class PodWrites:
             return
         key = progress.placed.pod
         self._queue.done(key)
-        record = self._state.placements.get(key)
-        if record is None or self._progress.get(key) is not progress:
+        if self._state.placements.get(key) is None or self._progress.get(key) is not progress:
             return
+        assert progress.writing is not None, f"nothing is written for {key}"
         with about("Pod", key):
-            write = record.writes[progress.done]
-            why = self._answered(progress, write, completed)
+            why = progress.writing.answered(self._state, completed)
             if why is None:
                 self._queue.add(key)
             else:
-                message = f"{write.kind} {write.name}: {why.message}"
-                self._reject(progress.placed, msgspec.structs.replace(why, message=message), out)
-
-    def _answered(self, progress: _Progress, write: ObjectPatch, completed: Completed) -> Refusal | None:
-        """What follows from an answer about a write; why it is refused."""
-        if not is_success(completed):
-            return refusal(completed)
-        live: Json = msgspec.json.decode(completed.body)
-        if progress.patches:
-            del progress.patches[0]
-        elif not has(live, write.patch):
-            kind = _OF_KIND[write.kind]
-            try:
-                is_known = kind.shown(completed.body) == self._state.objects.get(kind.plural, {}).get(write.name)
-            except msgspec.MsgspecError as error:
-                return Refusal(code=INVALID, reason="Invalid", message=str(error))
-            if not is_known:
-                return Refusal(code=CONFLICT, reason="Conflict", message="the object has been modified")
-            progress.patches = list(_parts(write.patch))
-        progress.version = live["metadata"]["resourceVersion"]
-        if not progress.patches:
-            progress.done += 1
-        return None
+                self._reject(progress.placed, why, out)
 
     def _reject(self, placed: Placed, why: Refusal, out: list[Event]) -> None:
         self._rejected[placed.pod] = placed
@@ -172,40 +114,3 @@ class PodWrites:
 
 def _is_to_be_written(record: PlacementRecord) -> bool:
     return record.is_waiting and not record.waits_ms
-
-
-def has(live: Any, patch: Mapping[str, Any]) -> bool:
-    """Whether applying a patch to an object would change nothing; items of its lists are added to those there."""
-    if not isinstance(live, dict):
-        return False
-    for name, value in patch.items():
-        if value is None:
-            if name in live:
-                return False
-        elif not _has_value(live.get(name), value):
-            return False
-    return True
-
-
-def _has_value(live: Any, value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return has(live, value)
-    if isinstance(value, list | tuple) and isinstance(live, list):
-        return all(any(_has_value(each, item) for each in live) for item in value)
-    return bool(live == value)
-
-
-def _parts(patch: Mapping[str, Any]) -> Iterator[tuple[str, Json]]:
-    """The patch of the object itself, and that of its status."""
-    own = {name: value for name, value in patch.items() if name != "status"}
-    if own:
-        yield "", own
-    if "status" in patch:
-        yield "/status", {"status": patch["status"]}
-
-
-def _path(kind: PlacementKind, key: str) -> str:
-    namespace, name = split_key(key)
-    base = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
-    where = f"/namespaces/{namespace}" if namespace else ""
-    return f"{base}{where}/{kind.plural}/{name}"

@@ -116,6 +116,7 @@ _Unheard = (
     | effects.PodBindRejected
     | effects.PodPreempted
     | effects.PodPreemptionRejected
+    | effects.PodWriteRejected
     | effects.PodRemoved
     | effects.PodFailed
     | extenders.ExtenderAnswered
