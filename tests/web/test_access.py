@@ -29,6 +29,7 @@ LIST_NODES = ("list", "nodes.", "")
 TABLE = {
     "ops": {LIST_ALL, ("list", "clusterqueues.kueue.x-k8s.io", ""), LIST_NODES},
     "node-viewer": {LIST_NODES},
+    "pod-viewer": {("list", "pods.", "team-a")},
     "dev": {
         ("list", "workloads.kueue.x-k8s.io", "team-a"),
         ("get", "workloads.kueue.x-k8s.io", "team-a"),
@@ -128,6 +129,7 @@ async def side(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Side]:
 EVERYTHING = [
     "/queues",
     "/pending?clusterQueue=cq",
+    "/pods",
     "/topology",
     "/topology/gpu",
     "/state",
@@ -175,6 +177,10 @@ def test_every_route_is_known_to_these_tests() -> None:
         ("dev", "/topology", 403),
         ("dev", "/topology/gpu", 403),
         ("dev", "/topology/gpu?format=svg", 403),
+        ("pod-viewer", "/pods", 403),
+        ("pod-viewer", "/pods?namespace=team-a", 200),
+        ("pod-viewer", "/pods?namespace=team-a,team-b", 403),
+        ("ops", "/pods", 403),
         ("ops", "/state", 200),
         ("ops", "/pending?clusterQueue=cq", 200),
         ("ops", "/events?follow=false", 200),

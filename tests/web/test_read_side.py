@@ -13,9 +13,16 @@ from tests.support.waiting import until
 from headgate.core import fold
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import encode_commit
+from headgate.events.decisions import PluginRefusal, PodNominated, PodPlaced, PodUnschedulable
 from headgate.events.effects import SnapshotTaken
-from headgate.events.facts import ClusterQueueObserved, LocalQueueObserved, NamespaceObserved, WorkloadObserved
-from headgate.events.ids import LocalQueueKey, Shape, Uid, UnixMs, WorkloadKey
+from headgate.events.facts import (
+    ClusterQueueObserved,
+    LocalQueueObserved,
+    NamespaceObserved,
+    ObjectObserved,
+    WorkloadObserved,
+)
+from headgate.events.ids import LocalQueueKey, PodKey, Shape, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import ClusterQueueSpec, LocalQueueSpec, PodSet, WorkloadSpec
 from headgate.events.queueing import Head, HeadsOffered, QuotaFreed, WorkloadParked, WorkloadQueued
 from headgate.events.registry import TAGS
@@ -127,6 +134,34 @@ async def test_queues_show_how_many_wait_and_sleep(side: Side) -> None:
     assert (row["cluster_queue"], row["pending"], row["asleep"], row["admitted"]) == ("cq", 4, 1, 0)
 
 
+async def test_pods_without_a_node_come_with_why_the_longest_refused_first(side: Side) -> None:
+    """Of some namespaces if they are named; a pod that got its node is left out, a nominated one has its node."""
+    refusal = PluginRefusal(plugin="NodeResourcesFit", reason="Insufficient cpu", nodes=2)
+
+    def refused(pod: str, message: str = "too big") -> PodUnschedulable:
+        return PodUnschedulable(
+            pod=PodKey(pod), uid=Uid(pod), reason="Unschedulable", message=message, refusals=(refusal,)
+        )
+
+    for name in ("ns/later", "ns/gone", "ns/earlier", "other/pod"):
+        shown = {"metadata": {"name": name, "uid": name}}
+        side.append(BRIDGE, ObjectObserved(resource="pods", name=name, object=shown))
+    side.append(Producer.SCHEDULER, refused("ns/later"), refused("ns/gone"))
+    side.append(Producer.SCHEDULER, refused("ns/earlier"), refused("other/pod"))
+    side.log.now_ms = UnixMs(side.log.now_ms + 1000)
+    side.append(Producer.SCHEDULER, refused("ns/later", "too many"))
+    side.append(Producer.SCHEDULER, PodPlaced(pod=PodKey("ns/gone"), uid=Uid("ns/gone"), node="node-1"))
+    side.append(Producer.SCHEDULER, PodNominated(pod=PodKey("other/pod"), uid=Uid("other/pod"), node="node-2"))
+    rows = (await side.get("/pods"))["pods"]
+    assert [row["pod"] for row in rows] == ["ns/earlier", "other/pod", "ns/later"]
+    assert (rows[0]["reason"], rows[0]["message"]) == ("Unschedulable", "too big")
+    assert rows[0]["refusals"] == [{"plugin": "NodeResourcesFit", "reason": "Insufficient cpu", "nodes": 2}]
+    assert [row.get("nominated", "") for row in rows] == ["", "node-2", ""]
+    assert rows[2]["message"] == "too many"
+    assert [row["pod"] for row in (await side.get("/pods?namespace=ns"))["pods"]] == ["ns/earlier", "ns/later"]
+    assert [row["pod"] for row in (await side.get("/pods?limit=1"))["pods"]] == ["ns/earlier"]
+
+
 async def test_the_past_is_folded_from_the_nearest_snapshot_and_equals_itself(side: Side) -> None:
     """The hash of a past position is what the live state had there, with or without a snapshot on the way."""
     hashes = {0: fold.state_hash(side.log.state)}
@@ -194,6 +229,7 @@ async def test_a_workload_has_its_record_its_standing_and_its_story(side: Side) 
         ("/state?at=99", 404, "which has 0 to 4"),
         ("/state?table=pots", 404, "there is no table 'pots'; there is producers"),
         ("/state?table=pods&limit=0", 400, "a number from 1"),
+        ("/pods?limit=x", 400, "a number from 1"),
         ("/pending", 400, "name the queue"),
         ("/pending?clusterQueue=x", 404, "no ClusterQueue 'x'"),
         ("/pending?localQueue=ns/x", 404, "no LocalQueue 'ns/x'"),

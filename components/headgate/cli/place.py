@@ -106,7 +106,7 @@ def placed(state: State, manifests: list[Manifest], namespace: str) -> list[Plac
     """
     Place the pods of manifests one after another; other objects that placement reads are there from the beginning.
 
-    The state becomes the one with them. Raises CliError with a line for each mistake.
+    The state becomes the one with them. Raises CliError with all mistakes.
     """
     from headgate.core.placement.deciding import PlacementDecider
     from headgate.core.views.placement_answer import answer
@@ -146,7 +146,7 @@ def _supposed(state: State, manifests: list[Manifest], namespace: str) -> list[t
         else:
             pods += [(manifest.origin, key)] if key else []
     if mistakes:
-        raise CliError("\n".join(mistakes))
+        raise CliError("; ".join(mistakes))
     if not pods:
         raise CliError("there is no pod in the manifests: give Pods, or kinds with a pod template such as Jobs")
     return pods

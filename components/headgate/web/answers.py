@@ -1,20 +1,23 @@
 """
-Answers of the read side about a state: queues, pending workloads, tables. Pure: a state in, plain data out.
+Answers of the read side about a state: queues, pending workloads and pods, tables. Pure: a state in, plain data out.
 
 Rows are in the order in which the scheduler would take them; every list that may be long has a limit.
 """
 
+import heapq
 from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
 from headgate.core.fold import TABLES
+from headgate.core.fold.placement import nomination
 from headgate.core.state import sharing
 from headgate.core.state.tables import Stage, State, Tables, Workload
 from headgate.core.views.descriptions import describe_wake, format_amount, sleep_of
 from headgate.core.views.diagnosis import standing
 from headgate.core.views.visibility import aside_of, is_in_line, line_of, summaries
+from headgate.events.decisions import PluginRefusal
 from headgate.events.ids import LocalQueueKey, WorkloadKey
 
 KEYED: Final = tuple(name for name in TABLES if isinstance(getattr(Tables(), name), dict))
@@ -49,6 +52,21 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     reserved: int
     admitted: int
     usage: dict[str, str]
+
+
+class PodRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    One pod that was tried and has no node: why, and since when it has been so.
+
+    `nominated` is the node that it is to get when those that it preempts are gone.
+    """
+
+    pod: str
+    reason: str
+    message: str
+    since_ms: int
+    nominated: str = ""
+    refusals: tuple[PluginRefusal, ...] = ()
 
 
 class NoSuchTableError(LookupError):
@@ -140,6 +158,31 @@ def pending(
         if len(rows) >= limit:
             break
     return rows
+
+
+def unplaced_pods(state: State, *, namespaces: tuple[str, ...] = (), limit: int) -> list[PodRow]:
+    """
+    The pods that were tried and have no node, the one that has been so for the longest time first, at most `limit`.
+
+    With `namespaces` only those in one of them. There are none where Headgate places no pods.
+    """
+    verdicts = (
+        (key, record.verdict)
+        for key, record in state.placements.items()
+        if record.verdict is not None and not record.node
+        if not namespaces or key.partition("/")[0] in namespaces
+    )
+    return [
+        PodRow(
+            pod=key,
+            reason=verdict.reason,
+            message=verdict.message,
+            since_ms=verdict.at_ms,
+            nominated=nomination(state, key),
+            refusals=verdict.refusals,
+        )
+        for key, verdict in heapq.nsmallest(limit, verdicts, key=lambda each: (each[1].at_ms, each[0]))
+    ]
 
 
 def _line(state: State, cluster_queue: str, local_queue: str) -> Iterator[tuple[int, WorkloadKey]]:

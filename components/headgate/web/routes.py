@@ -4,6 +4,7 @@ The routes of the read side, and the mapping from requests to answers.
     GET /                                  a page for people
     GET /queues?at=                        every ClusterQueue: waiting, holding, usage
     GET /pending?clusterQueue=|localQueue= pending workloads in order, reasons, wake conditions (&at= &limit=)
+    GET /pods?at=                          pods that were tried and have no node, and why (&limit= &namespace=)
     GET /topology?at=                      every flavor with a topology: its levels, capacity, use
     GET /topology/<flavor>?at=&resource=   the tree of its domains, as JSON or (&format=svg) as a picture
     GET /state?at=&table=                  the state: an overview, or the rows of one table (&limit= &after=)
@@ -17,7 +18,7 @@ The routes of the read side, and the mapping from requests to answers.
 `at` is a position (`812`) or a time (RFC 3339); without it the live state answers. Live answers are computed within one
 step of the loop, so they are of one position, and are bounded; answers that need folding are computed in a worker
 thread. `headgate.web.access` authorizes requests; a caller with access to some namespaces only adds `namespace=A,B` to
-/pending, /events and tables of /state.
+/pending, /pods, /events and tables of /state.
 """
 # Over 400 lines: one handler for each route of the list above, and what they share in reading a request.
 
@@ -57,6 +58,7 @@ from headgate.processes.runtime.settings import Settings, SettingsError
 from headgate.processes.snapshots.point_in_time import NotInLogError, Past, treatments_of
 from headgate.web import answers, guard, visibility
 from headgate.web.access import (
+    KUEUE,
     NAMESPACES_MAX,
     VISIBILITY,
     Access,
@@ -98,6 +100,7 @@ def add_routes(app: web.Application, view: ReadData) -> None:
         ("/", side.index),
         ("/queues", side.queues),
         ("/pending", side.pending),
+        ("/pods", side.pods),
         ("/topology", side.topologies),
         ("/topology/{flavor}", side.topology),
         ("/state", side.state),
@@ -262,13 +265,16 @@ class ReadSide:
         for right in rights:
             await self._access.require(caller, right)
 
-    async def _may_list(self, request: web.Request, namespaces: tuple[str, ...]) -> None:
-        """Workloads in some namespaces, or in all if none is given."""
+    async def _may_list(
+        self, request: web.Request, namespaces: tuple[str, ...], *, resource: str = "workloads", group: str = KUEUE
+    ) -> None:
+        """Workloads, or other objects, in some namespaces, or in all if none is given."""
         if len(namespaces) > NAMESPACES_MAX:
             raise BadRequestError(f"namespace: {len(namespaces)} are asked for, at most {NAMESPACES_MAX} can be")
         try:
             await self._may(
-                request, *(Right(verb="list", resource="workloads", namespace=each) for each in namespaces or ("",))
+                request,
+                *(Right(verb="list", group=group, resource=resource, namespace=each) for each in namespaces or ("",)),
             )
         except ForbiddenError as error:
             if namespaces:
@@ -313,6 +319,22 @@ class ReadSide:
             state, cluster_queue=cluster_queue, local_queue=local_queue, namespaces=namespaces, limit=limit
         )
         return to_json({"position": state.position, "pending": rows})
+
+    async def pods(self, request: web.Request) -> web.StreamResponse:
+        """
+        GET /pods.
+
+        Query: `at`, `limit` (at most 10,000), `namespace`. The pods that were tried and have no node, with the reason
+        and message of the condition PodScheduled, and how many nodes each plugin refuses; first the one that has been
+        refused so for the longest time. Empty where Headgate places no pods. Needs `list` of Pods, in the namespaces
+        asked for or in all.
+        """
+        limit = self._limit(request)
+        namespaces = _listed(request.query.get("namespace", ""))
+        await self._may_list(request, namespaces, resource="pods", group="")
+        state = await self._state(request)
+        rows = answers.unplaced_pods(state, namespaces=namespaces, limit=limit)
+        return to_json({"position": state.position, "now_ms": state.now_ms, "pods": rows})
 
     async def topologies(self, request: web.Request) -> web.StreamResponse:
         """
