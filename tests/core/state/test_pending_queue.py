@@ -15,12 +15,22 @@ def rank(priority: int, queued_at: int, uid: str) -> Rank:
     return (0.0, -priority, UnixMs(queued_at), 0, uid, WorkloadKey(f"ns/{uid}"))
 
 
+def queue_of(*ranks: tuple[Rank, str]) -> PendingQueue:
+    """A queue with these workloads, each of its shape."""
+    known = {rank[-1]: rank for rank, _ in ranks}
+    queue = PendingQueue(known.__getitem__)
+    for rank, shape in ranks:
+        queue.push(rank[-1], Shape(shape))
+    return queue
+
+
 class AgainstModel(RuleBasedStateMachine):
     """Every operation in any order; every answer compared with the model's."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = PendingQueue()
+        self.ranks: dict[WorkloadKey, Rank] = {}
+        self.queue = PendingQueue(self.ranks.__getitem__)
         self.members: dict[WorkloadKey, tuple[Rank, Shape]] = {}
         self.out: dict[WorkloadKey, tuple[Rank, Shape]] = {}
         self.asleep: set[Shape] = set()
@@ -37,7 +47,8 @@ class AgainstModel(RuleBasedStateMachine):
         # Uids do not grow with time: a later arrival may come before its equals.
         uid = f"{self.count * 7919 % 1000:03}-{self.count}"
         it = rank(priority, queued_at, uid)
-        self.queue.push(it[-1], it, shape)
+        self.ranks[it[-1]] = it
+        self.queue.push(it[-1], shape)
         self.members[it[-1]] = it, shape
 
     @precondition(lambda self: self.members)
@@ -99,6 +110,11 @@ class AgainstModel(RuleBasedStateMachine):
         assert (first[-1] if first else None) == (line[0] if line else None)
 
     @invariant()
+    def counting_agrees(self) -> None:
+        line = {each[-1] for each in self.line()}
+        assert dict(self.queue.each()) == {key: key in line for key in self.members}
+
+    @invariant()
     def the_rest_agrees(self) -> None:
         assert len(self.queue) == len(self.members)
         assert self.queue.count_asleep() == sum(shape in self.asleep for _, shape in self.members.values())
@@ -122,35 +138,56 @@ class AgainstModel(RuleBasedStateMachine):
         assert list(self.queue.ranks_ahead(sorted(also), unblocked=unblocked)) == self.line(also, unblocked)
 
 
+class AgainstModelUnordered(AgainstModel):
+    """The same, asked once at the end: the order is made from what is there then."""
+
+    @invariant()
+    def ahead_is_the_sorted_line(self) -> None:
+        """Asked in `teardown`."""
+
+    @invariant()
+    def the_rest_agrees(self) -> None:
+        assert len(self.queue) == len(self.members)
+        assert self.queue.count_asleep() == sum(shape in self.asleep for _, shape in self.members.values())
+        for shape in SHAPES:
+            assert self.queue.has_members(shape) == any(its == shape for _, its in self.members.values())
+
+    @rule()
+    def looking_ahead_of_a_waking(self) -> None:
+        """Not asked."""
+
+    def teardown(self) -> None:
+        super().ahead_is_the_sorted_line()
+        super().the_rest_agrees()
+
+
 AgainstModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+AgainstModelUnordered.TestCase.settings = AgainstModel.TestCase.settings
 test_pending_queue_agrees_with_a_sorted_list = AgainstModel.TestCase
+test_an_order_made_late_agrees_too = AgainstModelUnordered.TestCase
 
 
 @given(st.lists(st.tuples(st.integers(-5, 5), st.integers(0, 5)), max_size=30))
 def test_order_is_priority_then_time_then_uid(entries: list[tuple[int, int]]) -> None:
     """Higher priority first, then the earlier timestamp, then the lower uid, whatever the order of arrival."""
-    queue = PendingQueue()
     everybody = [rank(priority, at, f"{number:02}") for number, (priority, at) in enumerate(entries)]
-    for it in reversed(everybody):
-        queue.push(it[-1], it, Shape("s"))
+    queue = queue_of(*((it, "s") for it in reversed(everybody)))
     expected = sorted(everybody, key=lambda it: (it[0], it[1], it[2]))
     assert list(queue.ahead()) == [it[-1] for it in expected]
 
 
 def test_pushing_twice_is_a_broken_invariant() -> None:
     """A workload has one place."""
-    queue = PendingQueue()
-    queue.push(WorkloadKey("ns/a"), rank(0, 0, "a"), Shape("s"))
+    queue = queue_of((rank(0, 0, "a"), "s"))
     with pytest.raises(AssertionError, match="already"):
-        queue.push(WorkloadKey("ns/a"), rank(1, 0, "a"), Shape("s"))
+        queue.push(WorkloadKey("ns/a"), Shape("s"))
 
 
 def test_only_who_is_in_the_queue_steps_out() -> None:
     """An unknown workload has no place to keep, and none leaves twice."""
-    queue = PendingQueue()
+    queue = queue_of((rank(0, 0, "a"), "s"))
     with pytest.raises(AssertionError, match="not in the pending queue"):
-        queue.step_out(WorkloadKey("ns/a"))
-    queue.push(WorkloadKey("ns/a"), rank(0, 0, "a"), Shape("s"))
+        queue.step_out(WorkloadKey("ns/b"))
     queue.step_out(WorkloadKey("ns/a"))
     with pytest.raises(AssertionError, match="not in the pending queue"):
         queue.step_out(WorkloadKey("ns/a"))
@@ -166,10 +203,9 @@ def test_stepping_out_and_back_compares_nobody() -> None:
             Counting.compared += 1
             return str.__lt__(self, other)
 
-    queue = PendingQueue()
     keys = [WorkloadKey(f"ns/{number:05}") for number in range(2000)]
-    for key in keys:
-        queue.push(key, (0.0, 0, UnixMs(0), 0, Counting(key), key), Shape("crowd"))
+    queue = queue_of(*(((0.0, 0, UnixMs(0), 0, Counting(key), key), "crowd") for key in keys))
+    assert next(queue.ahead()) == keys[0]
     Counting.compared = 0
     for key in keys[:6]:
         queue.step_out(key)
@@ -190,12 +226,11 @@ def test_putting_a_crowd_to_sleep_touches_one_entry() -> None:
             Counting.compared += 1
             return str.__lt__(self, other)
 
-    queue = PendingQueue()
-    for number in range(2000):
-        uid = Counting(f"{number:05}")
-        queue.push(WorkloadKey(f"ns/{uid}"), (0.0, 0, UnixMs(0), 0, uid, WorkloadKey(f"ns/{uid}")), Shape("crowd"))
+    uids = [Counting(f"{number:05}") for number in range(2000)]
+    crowd: list[tuple[Rank, str]] = [((0.0, 0, UnixMs(0), 0, uid, WorkloadKey(f"ns/{uid}")), "crowd") for uid in uids]
     other = rank(-1, 0, "z")
-    queue.push(other[-1], other, Shape("other"))
+    queue = queue_of(*crowd, (other, "other"))
+    assert queue.first() is not None
     Counting.compared = 0
     queue.sleep(Shape("crowd"))
     assert queue.first() == other

@@ -16,7 +16,7 @@ from headgate.core.fold.objects import ANY, free, mark_blocked, tree_in, unmark_
 from headgate.core.kubernetes import conditions
 from headgate.core.kubernetes.quantities import amount
 from headgate.core.quota.admission_fair_sharing import local_queue_usage, orders_by_usage
-from headgate.core.quota.usage_order import new_queue
+from headgate.core.quota.usage_order import new_queue, rank_in
 from headgate.core.state.attribution import about
 from headgate.core.state.lifecycle import IllegalTransitionError, LifecycleEvent, OfOneWorkload, next_stage
 from headgate.core.state.pending_queue import PendingQueue, Rank
@@ -46,20 +46,10 @@ IN_LINE = frozenset({Stage.QUEUED, Stage.OFFERED, Stage.SKIPPED})
 PREEMPTING = frozenset({"PendingPreemption", "PendingMigration"})
 """The verdicts on workloads that wait for their victims to leave: each makes its ClusterQueue's preemptor."""
 
-_FIRST = -(1 << 62)
-"""Smaller than every priority."""
-
 
 def rank_of(state: State, workload: Workload) -> Rank:
-    """
-    A workload's rank in its ClusterQueue: higher priority, earlier queue-order timestamp, earlier arrival, then uid.
-
-    A sticky preemptor comes before all of them: what was freed for it must not go to others of its queue (Kueue #6929).
-    And before that, where it counts, the usage of their LocalQueues.
-    """
-    priority = _FIRST if workload.sticky else -workload.priority
-    usage = usage_in(state, workload.cluster_queue, workload)
-    return (usage, priority, workload.queued_at_ms, workload.arrival, workload.uid, workload.key)
+    """A workload's rank in its ClusterQueue: by the usage of its LocalQueue, where that counts, then as `rank_in`."""
+    return (usage_in(state, workload.cluster_queue, workload), *rank_in(workload)[1:])
 
 
 def usage_in(state: State, cluster_queue: str, workload: Workload) -> float:
@@ -108,7 +98,7 @@ def enter(state: State, workload: Workload) -> None:
     index, stage = state.index, workload.stage
     if stage in IN_LINE:
         queue = pending_of(state, workload.cluster_queue)
-        queue.push(workload.key, rank_of(state, workload), workload.shape)
+        queue.push(workload.key, workload.shape)
         if stage is not Stage.QUEUED:
             queue.step_out(workload.key)
         if stage is Stage.OFFERED:
@@ -373,7 +363,7 @@ def _rank_again(state: State, workload: Workload) -> None:
     """Move a queued workload to the place of its new rank."""
     queue = state.index.pending[workload.cluster_queue]
     queue.remove(workload.key)
-    queue.push(workload.key, rank_of(state, workload), workload.shape)
+    queue.push(workload.key, workload.shape)
     if workload.stage is not Stage.QUEUED:
         queue.step_out(workload.key)
 

@@ -15,7 +15,7 @@ from itertools import groupby
 
 from headgate.core.quota.admission_fair_sharing import local_queue_usage, orders_by_usage
 from headgate.core.state.pending_queue import PendingQueue, Rank
-from headgate.core.state.tables import State
+from headgate.core.state.tables import State, Workload
 from headgate.events.ids import LocalQueueKey, Shape, WorkloadKey, split_key
 
 
@@ -29,7 +29,7 @@ class UsageOrderedQueue(PendingQueue):
         self._lines: dict[LocalQueueKey, PendingQueue] = {}
         self._line_of: dict[WorkloadKey, LocalQueueKey] = {}
         self._blocked: Rank | None = None
-        super().__init__()
+        super().__init__(lambda key: rank_in(state.workloads[key]))
 
     @property
     def blocked(self) -> Rank | None:
@@ -49,17 +49,17 @@ class UsageOrderedQueue(PendingQueue):
     def __contains__(self, key: WorkloadKey) -> bool:
         return key in self._line_of and key in self._lines[self._line_of[key]]
 
-    def push(self, key: WorkloadKey, rank: Rank, shape: Shape) -> None:
+    def push(self, key: WorkloadKey, shape: Shape) -> None:
         """As of `PendingQueue`."""
         assert key not in self._line_of, f"{key} is in the pending queue already"
         queue_name = self._state.workloads[key].spec.queue_name
         name = self._line_of[key] = LocalQueueKey(f"{split_key(key)[0]}/{queue_name}")
         line = self._lines.get(name)
         if line is None:
-            line = self._lines[name] = PendingQueue()
+            line = self._lines[name] = PendingQueue(self._rank)
             for asleep in self._asleep:
                 line.sleep(asleep)
-        line.push(key, (0.0, *rank[1:]), shape)
+        line.push(key, shape)
 
     def step_out(self, key: WorkloadKey) -> None:
         """As of `PendingQueue`."""
@@ -124,7 +124,7 @@ class UsageOrderedQueue(PendingQueue):
             (self._with(name, rank), shape) for name, line in self._lines.items() for rank, shape in line.ordered()
         )
 
-    def places(self) -> Iterator[tuple[Rank, Shape, bool]]:
+    def places(self) -> Iterator[tuple[WorkloadKey, Shape, bool]]:
         """As of `PendingQueue`."""
         return (place for line in self._lines.values() for place in line.places())
 
@@ -136,9 +136,25 @@ class UsageOrderedQueue(PendingQueue):
         return (local_queue_usage(self._state, line), *rank[1:])
 
 
+_FIRST = -(1 << 62)
+"""Smaller than every priority."""
+
+
+def rank_in(workload: Workload) -> Rank:
+    """
+    A workload's rank among those of equal usage: higher priority, earlier queue-order timestamp, arrival, then uid.
+
+    A sticky preemptor comes before all of them: what was freed for it must not go to others of its queue (Kueue #6929).
+    """
+    priority = _FIRST if workload.sticky else -workload.priority
+    return (0.0, priority, workload.queued_at_ms, workload.arrival, workload.uid, workload.key)
+
+
 def new_queue(state: State, cluster_queue: str) -> PendingQueue:
     """An empty pending queue for a ClusterQueue, of the kind that its order requires."""
-    return UsageOrderedQueue(state) if orders_by_usage(state, cluster_queue) else PendingQueue()
+    if orders_by_usage(state, cluster_queue):
+        return UsageOrderedQueue(state)
+    return PendingQueue(lambda key: rank_in(state.workloads[key]))
 
 
 def renew(state: State, cluster_queue: str) -> None:
@@ -147,10 +163,10 @@ def renew(state: State, cluster_queue: str) -> None:
     if old is None or isinstance(old, UsageOrderedQueue) == orders_by_usage(state, cluster_queue):
         return
     new = state.index.pending[cluster_queue] = new_queue(state, cluster_queue)
-    for rank, shape, is_out in old.places():
-        new.push(rank[-1], (0.0, *rank[1:]), shape)
+    for key, shape, is_out in old.places():
+        new.push(key, shape)
         if is_out:
-            new.step_out(rank[-1])
+            new.step_out(key)
     for shape in old.shapes_asleep():
         new.sleep(shape)
     blocked = old.blocked

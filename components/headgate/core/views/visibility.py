@@ -18,7 +18,7 @@ from headgate.core.views.descriptions import nominal_quotas
 def line_of(state: State, cluster_queue: str) -> list[Workload]:
     """The pending workloads of a ClusterQueue, next first. Costs a pass over those of its LocalQueues, and a sort."""
     queue = state.index.pending.get(cluster_queue)
-    found = [state.workloads[rank[-1]] for rank, _, _ in queue.places()] if queue is not None else []
+    found = [state.workloads[key] for key, _, _ in queue.places()] if queue is not None else []
     for key, record in state.local_queues.items():
         if record.spec.cluster_queue == cluster_queue:
             members = (state.workloads[each] for each in state.index.in_local_queue.get(key, ()))

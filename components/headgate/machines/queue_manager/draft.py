@@ -23,7 +23,8 @@ from headgate.events.queueing import (
     WorkloadWoken,
 )
 
-_NOBODY = PendingQueue()
+_NO_RANKS: dict[WorkloadKey, Rank] = {}
+_NOBODY = PendingQueue(_NO_RANKS.__getitem__)
 
 
 class Draft:

@@ -21,7 +21,7 @@ from headgate.core.state.tables import ClusterQueueRecord, FlavorResource, Stage
 from headgate.core.status.queue_status import count_holders, count_local_queue, is_pending_in_queue
 from headgate.core.workload.pod_requests import limits_of, pod_set_requests
 from headgate.core.workload.unadmitted_reasons import is_granular
-from headgate.events.ids import LocalQueueKey, Shape, WorkloadKey, split_key
+from headgate.events.ids import LocalQueueKey, Shape, split_key
 from headgate.processes.telemetry import kueue_cohorts as cohorts
 from headgate.processes.telemetry.custom_labels import labels_of, values_of
 from headgate.processes.telemetry.kueue_catalogue import ADMITTED, ADMITTED_BELOW, ROLE, sources_of
@@ -55,7 +55,11 @@ def _pending(state: State) -> Values:
         if queue is not None:
             # Counting the workloads that are not behind a blocked head requires walking the queue; without one,
             # subtraction does.
-            ahead = len(queue) - queue.count_asleep() if queue.blocked is None else sum(1 for _ in queue.ahead())
+            ahead = (
+                len(queue) - queue.count_asleep()
+                if queue.blocked is None
+                else sum(is_ahead for _, is_ahead in queue.each())
+            )
             active += ahead
             waiting += len(queue) - ahead
         if not cluster_queue_active(state, name).active:
@@ -67,9 +71,8 @@ def _each_pending(state: State) -> Iterator[tuple[Workload, bool]]:
     """The pending workloads, and whether each is active."""
     is_open = {name: cluster_queue_active(state, name).active for name in state.cluster_queues}
     for name, queue in state.index.pending.items():
-        ahead = set(queue.ahead()) if is_open.get(name) else set[WorkloadKey]()
-        for key, _ in queue.in_order():
-            yield state.workloads[key], key in ahead
+        for key, is_ahead in queue.each():
+            yield state.workloads[key], is_ahead and is_open.get(name, False)
     for workload in state.workloads.values():
         if workload.stage is Stage.OFFERED:
             yield workload, is_open.get(workload.cluster_queue, False)
