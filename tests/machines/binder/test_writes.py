@@ -478,6 +478,27 @@ def test_the_release_of_an_owner_is_not_overwritten(*, released: bool) -> None:
     assert foreign_conditions.given_back(bound.log.state, workload) == condition
 
 
+def test_a_reservation_after_an_owners_release_is_written_once() -> None:
+    """Decided before the release was written, it is not taken for the reservation that the owner has released."""
+    bound = admitted_one()
+    bound.say(MANAGER, WorkloadEvicted(**about(), reason="Preempted", message="m"))
+    (call,) = statuses(bound.rest()[1])
+    bound.answer(call, metadata={"resourceVersion": "5"})
+    bound.rest()
+    condition = Condition(type="QuotaReserved", status="False", reason="Pending", message="m")
+    bound.say(BRIDGE, msgspec.structs.replace(observed(), shown=ShownConditions(version=7, quota_reserved=condition)))
+    bound.say(MANAGER, WorkloadReleased(**about(), requeued=True, reason="Preempted", message="m"), queued())
+    bound.say(SCHEDULER, reserved(), admitted())
+    (call,) = statuses(bound.rest()[1])
+    assert states(call) == {"QuotaReserved": "True", "Admitted": "True", "Evicted": "False", "Requeued": "True"}
+    assert "resourceVersion" not in call.body["metadata"]
+    bound.answer(call, metadata={"resourceVersion": "8"})
+    bound.rest()
+    bound.say(MANAGER, WorkloadEvicted(**about(), reason="Preempted", message="m"))
+    (call,) = statuses(bound.rest()[1])
+    assert call.body["metadata"]["resourceVersion"] == "8"
+
+
 # --- queues --------------------------------------------------------------------------------------------------------
 
 

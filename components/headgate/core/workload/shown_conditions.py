@@ -29,6 +29,12 @@ def gave_back(workload: Workload, shown: ShownConditions) -> bool:
     return workload.stage in HOLDS_QUOTA and workload.admission is not None and _is(reserved, "False")
 
 
+def shows_release(workload: Workload) -> bool:
+    """Whether the object, as it was shown last, has QuotaReserved=False from another than Headgate."""
+    shown = workload.shown
+    return shown is not None and shown.version > workload.applied_version and _is(shown.quota_reserved, "False")
+
+
 def revokes(workload: Workload, shown: ShownConditions) -> bool:
     """Whether an object shows that an admitted workload is not admitted."""
     return workload.stage is Stage.ADMITTED and _is(shown.admitted, "False")

@@ -30,7 +30,8 @@ meanwhile makes it a conflict again. The read is a patch that changes nothing, w
 The owner of a Workload that Headgate does not run may release its quota (QuotaReserved=False) at any time after it has
 seen the reservation, and need not write it twice. So a status that still shows the reservation is written only at the
 version of our last write: after a conflict the object is read, and either the owner has released the quota, and the
-write is dropped, or it is repeated at the version that was read.
+write is dropped, or it is repeated at the version that was read. A reservation that follows the release is another one,
+and is written at any version, also where the release itself was never written.
 
 The last status of a finished workload is recorded in the log together with the removal of its finalizer, which directly
 follows it: so the removal is no separate fact, and a restart does not request it again.
@@ -69,6 +70,7 @@ from headgate.core.status.workload_status import (
 )
 from headgate.core.workload.concurrent_admission import relatives
 from headgate.core.workload.owners import is_run_here, workload_of
+from headgate.core.workload.shown_conditions import shows_release
 from headgate.core.workload.variants import is_parent
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.ids import Uid, UnixMs, WorkloadKey
@@ -206,6 +208,11 @@ class WorkloadStatuses:
         self._dirty[event.workload] = None
         if isinstance(event, queueing.WorkloadFollowed):
             self._note_variants(event.workload)
+        elif isinstance(event, queueing.WorkloadReleased):
+            workload = self._state.workloads.get(event.workload)
+            if workload is not None and shows_release(workload):
+                # Its next reservation is one that the owner has not seen, and cannot have released.
+                self._reserved.pop(event.workload, None)
 
     def on_patient(self, event: _Patient) -> None:
         """Record events after which a status may be written later."""
