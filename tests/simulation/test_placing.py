@@ -13,6 +13,14 @@ from headgate.core.verification.replay import Plan, Replay
 from headgate.testing.world.world import SCHEDULER_CONFIGURATION
 
 
+def verified(run: Run, least: int) -> None:
+    """What was decided and bound follows from the log alone."""
+    verify_replay(run)
+    found, compared = placements_again(run)
+    assert found == []
+    assert compared >= least
+
+
 def placements_again(run: Run) -> tuple[list[str], int]:
     """What replay finds wrong with the decisions about pods, and how many it has compared."""
     plan = Plan((PlacementCheck(),))
@@ -34,10 +42,7 @@ def test_a_run_that_places_pods_finishes_all_work_and_agrees_with_its_replay(see
     run = Run(plan, faults_of(seed), seed, placing=SCHEDULER_CONFIGURATION).play()
     assert run.finished() - plan.deleted == plan.can_finish, waiting(run)
     assert not run.world.state.placements
-    verify_replay(run)
-    found, compared = placements_again(run)
-    assert found == []
-    assert compared >= len(plan.can_finish)
+    verified(run, len(plan.can_finish))
 
 
 @pytest.mark.parametrize("seed", [3, 8])
@@ -67,7 +72,40 @@ def test_a_run_with_extenders_finishes_all_work_and_agrees_with_its_replay(seed:
     assert not run.world.state.placements
     assert not run.world.state.extender_answers
     assert calls["filter"]
-    verify_replay(run)
-    found, compared = placements_again(run)
-    assert found == []
-    assert compared >= len(plan.can_finish)
+    verified(run, len(plan.can_finish))
+
+
+@pytest.mark.parametrize("ignorable", [False, True])
+@pytest.mark.parametrize("seed", [3, 8])
+def test_a_run_whose_extender_binds_finishes_all_work_and_agrees_with_its_replay(seed: int, ignorable: bool) -> None:
+    """It binds and its answer is lost, it fails now and then, the binder crashes between call and answer."""
+    url, bound, calls = "http://extender.example", 0, 0
+
+    def answer(path: str, body: Any) -> tuple[int, bytes]:
+        nonlocal bound, calls
+        calls += 1
+        if calls % 5 == 0:
+            return 500, b""
+        namespace, name = body["PodNamespace"], body["PodName"]
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace, "uid": body["PodUID"]},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": body["Node"]},
+        }
+        said = run.world.cluster.request(
+            "POST", f"/api/v1/namespaces/{namespace}/pods/{name}/{path}", body=msgspec.json.encode(binding)
+        )
+        bound += said.status == 201
+        return 200, msgspec.json.encode({"Error": "" if said.status == 201 else said.json()["message"]})
+
+    extender = {"urlPrefix": url, "bindVerb": "binding", "ignorable": ignorable}
+    plan = scenario(seed)
+    run = Run(plan, faults_of(seed), seed, placing={**SCHEDULER_CONFIGURATION, "extenders": [extender]})
+    run.world.extenders[url] = answer
+    run.play()
+    assert run.finished() - plan.deleted == plan.can_finish, waiting(run)
+    assert not run.world.state.placements
+    assert not run.world.state.extender_answers
+    assert bound >= len(plan.can_finish) // 2
+    verified(run, len(plan.can_finish))

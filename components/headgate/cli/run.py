@@ -20,6 +20,9 @@ WEBHOOK: Final = "webhook"
 LEVELS: Final = ("info", "debug")
 """Log levels by the number of -v."""
 
+_PLACING: Final = (Producer.INFORMER_BRIDGE, Producer.SCHEDULER, Producer.BINDER)
+"""The processes that read a KubeSchedulerConfiguration."""
+
 _EPILOG = """\b
 Examples:
   headgate run scheduler
@@ -49,7 +52,7 @@ def run(
         typer.Option(
             "--kube-scheduler-config",
             metavar="FILE|none",
-            help="informer-bridge, scheduler: place pods by this KubeSchedulerConfiguration; none: place no pods.",
+            help="informer-bridge, scheduler, binder: place pods by this KubeSchedulerConfiguration; none: no pods.",
         ),
     ] = None,
     nats: options.Nats = None,
@@ -88,7 +91,7 @@ def _run_process(name: str, config: list[str], placing: str | None, nats: str | 
     files = sort_files(config)
     given = flags(nats)
     if placing is not None:
-        if name not in (Producer.INFORMER_BRIDGE, Producer.SCHEDULER):
+        if name not in _PLACING:
             raise CliError(
                 f"--kube-scheduler-config {placing}: the KubeSchedulerConfiguration comes to the {name} through the "
                 f"log: give it to `headgate run {Producer.INFORMER_BRIDGE.value}`"
@@ -105,7 +108,7 @@ def _run_process(name: str, config: list[str], placing: str | None, nats: str | 
         settings = msgspec.structs.replace(settings, bridge=bridge)
     if name in (Producer.INFORMER_BRIDGE, WEBHOOK) and settings.bridge.configuration:
         load_configuration(settings.bridge.configuration)  # report mistakes before anything starts
-    if name in (Producer.INFORMER_BRIDGE, Producer.SCHEDULER) and settings.placement.configuration:
+    if name in _PLACING and settings.placement.configuration:
         load_scheduler_document(settings.placement.configuration)
     if verbose:
         level = LEVELS[min(verbose, len(LEVELS) - 1)]

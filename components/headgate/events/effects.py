@@ -63,7 +63,12 @@ class PodBound(EventBase, frozen=True, tag="pod.bound"):
 
 
 class PodBindRejected(EventBase, frozen=True, tag="pod.bind_rejected"):
-    """Appended by the binder when the API server refused a binding; the pod, if it is still pending, is placed anew."""
+    """
+    Appended by the binder when a binding was refused; the pod, if it is still pending, is placed anew.
+
+    The API server has refused it, with an HTTP status as `code`; or the `extender` that was to bind the pod, named by
+    its `urlPrefix`, with code 0.
+    """
 
     pod: PodKey
     uid: Uid
@@ -71,6 +76,7 @@ class PodBindRejected(EventBase, frozen=True, tag="pod.bind_rejected"):
     code: int
     reason: str
     message: str
+    extender: str = ""
 
 
 class PodPreempted(EventBase, frozen=True, tag="pod.preempted"):

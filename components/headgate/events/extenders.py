@@ -74,8 +74,9 @@ class ExtenderAnswered(EventBase, frozen=True, tag="pod.extender_answered"):
     """
     Appended by the scheduler when an extender has answered a call about a pod, or the call has failed for good.
 
-    `extender` is its `urlPrefix`; `request` identifies what was sent: `headgate.core.placement.extenders`. It is kept
-    until the attempt to place the pod that needs it has ended.
+    By the binder when the extender was to bind the pod. `extender` is its `urlPrefix`; `request` identifies what was
+    sent: `headgate.core.placement.extenders`. It is kept until the attempt to place the pod that needs it, or to bind
+    it, has ended.
     """
 
     pod: PodKey

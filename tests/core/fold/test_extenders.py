@@ -1,13 +1,15 @@
 """What extenders have answered about a pod: kept for one attempt, and bounded."""
 
+import msgspec
 import pytest
 from tests.support.logs import TestLog
 
 from headgate.core import fold
 from headgate.core.fold.extenders import ANSWERS_MAX
-from headgate.core.log.authority import author_of
+from headgate.core.log.authority import author_of, overstepped
 from headgate.events.base import EventBase, Producer
-from headgate.events.decisions import PodNominated, PodPlaced, PodUnschedulable
+from headgate.events.decisions import PodNominated, PodPlaced, PodUnschedulable, PodWithdrawn
+from headgate.events.effects import PodBindRejected, PodBound
 from headgate.events.extenders import (
     ExtenderAnswer,
     ExtenderAnswered,
@@ -106,7 +108,38 @@ def test_they_are_bounded():
 
 
 def test_the_event_is_about_its_pod():
-    """On the feed it is among the events of the pod; only the scheduler may append it."""
+    """On the feed it is among the events of the pod; the scheduler may append it, and of a binding the binder."""
     event = answered("1", ExtenderBound())
     assert feed_subject("main", event) == "headgate.main.pod.extender_answered.ns.p"
     assert author_of(ExtenderAnswered) is Producer.SCHEDULER
+    for verb, author, other in (
+        ("filter", Producer.SCHEDULER, Producer.BINDER),
+        ("bind", Producer.BINDER, Producer.SCHEDULER),
+    ):
+        said = msgspec.structs.replace(event, verb=verb)
+        assert (overstepped(author, said), overstepped(other, said)) == (None, author)
+
+
+@pytest.mark.parametrize(
+    ("producer", "event"),
+    [
+        (Producer.BINDER, PodBound(pod=P, uid=UID, node="n1")),
+        (Producer.BINDER, PodBindRejected(pod=P, uid=UID, node="n1", code=0, reason="r", message="m", extender="e")),
+        (Producer.SCHEDULER, PodWithdrawn(pod=P, uid=UID, node="n1", reason="r", message="m")),
+        (Producer.INFORMER_BRIDGE, observed(node="n1")),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_answer_to_a_binding_is_kept_until_it_has_had_its_effect(producer: Producer, event: EventBase):
+    """Only of a pod that has a node: the answers of other verbs are not."""
+    log = TestLog()
+    log.append(Producer.INFORMER_BRIDGE, observed())
+    binding = msgspec.structs.replace(answered("1", ExtenderBound()), verb="bind")
+    log.append(Producer.BINDER, binding)
+    assert log.state.extender_answers == {}
+    log.append(Producer.SCHEDULER, PodPlaced(pod=P, uid=UID, node="n1"))
+    log.append(Producer.BINDER, binding)
+    assert log.state.extender_answers == {P: {"1": ExtenderBound()}}
+    log.append(producer, event)
+    assert log.state.extender_answers == {}
+    assert fold.state_hash(log.refold()) == fold.state_hash(log.state)

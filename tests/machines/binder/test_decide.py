@@ -10,7 +10,7 @@ from tests.support.conformance import fact_of
 from tests.support.logs import TestLog
 from tests.support.playing import cluster_queue, local_queue, node
 
-from headgate.core.machine.contract import Append, Call, Committed, Completed, Settled, WakeAt
+from headgate.core.machine.contract import Append, AskExtender, Call, Committed, Completed, Settled, WakeAt
 from headgate.core.status.queue_status import count_cluster_queue, count_local_queue
 from headgate.events import effects, facts
 from headgate.events.base import EventBase, Producer
@@ -43,6 +43,8 @@ class Bound:
         self.machine = Binder(self.log.state, told)
         self.wake_at: int | None = None
         self.shown: dict[str, Json] = {}
+        self.asks: list[AskExtender] = []
+        """The calls of extenders that have no answer yet."""
 
     def say(self, producer: Producer, *events: EventBase) -> None:
         logged = self.log.append(producer, *events)
@@ -63,6 +65,8 @@ class Bound:
                     self.answer(command)
                 case Call():
                     calls.append(command)
+                case AskExtender():
+                    self.asks.append(command)
                 case WakeAt():
                     self.wake_at = command.at_ms
                 case _:
@@ -90,6 +94,12 @@ class Bound:
 
     def answer(self, call: Call, code: int = 200, /, **body: Any) -> None:
         assert self.machine.decide(Completed(call.id, code, msgspec.json.encode(body))) == []
+
+    def extender_answers(self, status: int = 200, body: bytes = b"{}") -> AskExtender:
+        """The extender that was called first answers. Returns its call."""
+        ask = self.asks.pop(0)
+        assert self.machine.decide(Completed(ask.id, status, body)) == []
+        return ask
 
     def later(self, ms: int) -> None:
         self.log.now_ms = UnixMs(self.log.now_ms + ms)

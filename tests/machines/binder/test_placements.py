@@ -91,14 +91,18 @@ def test_an_effect_that_follows_its_fact_leaves_no_record() -> None:
 
 @pytest.mark.parametrize("code", [400, 403, 404, 409, 422])
 def test_a_refused_binding_is_recorded_with_its_reason(code: int) -> None:
-    """The pod is left to the scheduler, which places it anew."""
+    """In the pod's condition too, as an error of the scheduler; the pod is left to it, which places it anew."""
     bound = with_pods()
     placed(bound)
     _, (call,) = bound.rest()
     bound.answer(call, code, reason="Because", message="no")
     refused = effects.PodBindRejected(**about(), node="n1", code=code, reason="Because", message="no")
-    assert bound.rest() == ([refused], [])
-    assert Bound(bound.log).rest() == ([], [])
+    events, (patch,) = bound.rest()
+    assert events == [refused]
+    (condition,) = patched(patch)["conditions"]
+    assert (condition["status"], condition["reason"], condition["message"]) == ("False", "SchedulerError", "no")
+    assert Bound(bound.log).rest() == ([], [patch])
+    bound.answer(patch)
     placed(bound, node="n2")
     _, (again,) = bound.rest()
     assert again.body["target"]["name"] == "n2"

@@ -119,8 +119,8 @@ def test_a_pod_whose_volume_does_not_come_is_withdrawn() -> None:
 
 
 def test_a_configuration_that_cannot_be_used_is_what_fails() -> None:
-    """Nothing is placed by it: pods are not bound behind the back of the extender that is to bind them."""
-    extender = {"urlPrefix": "http://extender.example/v1", "bindVerb": "bind"}
+    """Nothing is placed by it: it is set aside, with the field that is wrong."""
+    extender = {"urlPrefix": "extender.example", "bindVerb": "bind"}
     cell = PlacementCell(node("n1"), pod("a"), configuration=CONFIGURATION | {"extenders": [extender]})
-    with pytest.raises(ObjectFailedError, match=r"extenders\[0\].bindVerb: .* remove it"):
+    with pytest.raises(ObjectFailedError, match=r"extenders\[0\].urlPrefix: .* is no URL"):
         cell.decide()

@@ -1,6 +1,7 @@
 """The scheduler's machine asks extenders: what they answer decides, and is in the log."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from headgate.core.verification.replay import Plan, Replay
 from headgate.core.views.placement_answer import NOT_CONSULTED, answer
 from headgate.events import decisions
 from headgate.events.base import Producer
-from headgate.events.extenders import ExtenderAnswered
+from headgate.events.extenders import ANSWER_BYTES_MAX, ExtenderAnswered
 from headgate.events.facts import SchedulerConfigurationObserved
 
 Json = dict[str, Any]
@@ -226,3 +227,121 @@ def test_where_a_pod_could_go_is_not_told_without_its_extenders() -> None:
     assert waiting is not None
     told = answer(decider, waiting)
     assert (told.node, told.reason, told.message) == ("", "ExtendersNotConsulted", NOT_CONSULTED)
+
+
+# --- preempt ---------------------------------------------------------------------------------------------------------
+
+Answer = Callable[[Json], tuple[int, bytes]]
+
+
+class Preempting:
+    """An extender that answers calls to preempt; `calls` are the victims that it was sent, by node and uid."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.calls: list[dict[str, list[str]]] = []
+
+    def __call__(self, path: str, body: Json) -> tuple[int, bytes]:
+        assert path == "preempt"
+        assert body["Pod"]["metadata"]["name"] == "high"
+        sent = body["NodeNameToMetaVictims"]
+        self.calls.append({name: [pod["UID"] for pod in found["Pods"]] for name, found in sent.items()})
+        return self.answer(body)
+
+
+def chosen(**victims: list[str]) -> Answer:
+    meta = {name: {"Pods": [{"UID": uid} for uid in uids]} for name, uids in victims.items()}
+    return lambda body: (200, json.dumps({"NodeNameToMetaVictims": meta}).encode())
+
+
+def full_cell(answer: Answer, **fields: Any) -> tuple[PlacementCell, Preempting]:
+    """Two nodes, each filled by a pod of a lower priority. Without the extender n1 is taken: the first by name."""
+    webhook = Preempting(answer)
+    running = [pod(f"low{each}", cpu="4", priority=0, nodeName=f"n{each}") for each in (1, 2)]
+    preempting = {"urlPrefix": URL, "preemptVerb": "preempt", "nodeCacheCapable": True, **fields}
+    configuration = CONFIGURATION | {"extenders": [preempting]}
+    waiting = pod("high", cpu="4", priority=10)
+    cell = PlacementCell(node("n1"), node("n2"), *running, waiting, configuration=configuration)
+    cell.extenders = {URL: webhook}
+    return cell, webhook
+
+
+def test_an_extender_chooses_who_has_to_go() -> None:
+    """Of the nodes to preempt on it leaves one: that one's pod is evicted, and the pod gets its place."""
+    cell, webhook = full_cell(chosen(n2=["uid-low2"]))
+    cell.run()
+    assert webhook.calls == [{"n1": ["uid-low1"], "n2": ["uid-low2"]}]
+    nominations = [event for event in cell.says if isinstance(event, decisions.PodNominated)]
+    assert [(event.node, [victim.pod for victim in event.victims]) for event in nominations] == [("n2", ["team/low2"])]
+    assert cell.nodes() == {"team/high": "n2", "team/low1": "n1"}
+    assert answers(cell) == ["preempt"]
+    assert not cell.state.extender_answers
+    assert verified(cell) == 3
+
+
+def test_whole_pods_are_sent_to_an_extender_without_a_cache() -> None:
+    """Under `NodeNameToVictims`; it answers with uids all the same."""
+    sent: list[Json] = []
+
+    def answer(path: str, body: Json) -> tuple[int, bytes]:
+        sent.append(body)
+        return chosen(n2=["uid-low2"])(body)
+
+    cell, _ = full_cell(chosen(), nodeCacheCapable=False)
+    cell.extenders = {URL: answer}
+    cell.run()
+    assert sent[0]["NodeNameToMetaVictims"] is None
+    (victim,) = sent[0]["NodeNameToVictims"]["n1"]["Pods"]
+    assert victim["metadata"]["name"] == "low1"
+    assert cell.nodes()["team/high"] == "n2"
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_restart_between_the_call_to_preempt_and_its_answer(answered: bool) -> None:
+    """It is asked again if the log lacks the answer, and nobody goes twice."""
+    cell, webhook = full_cell(chosen(n2=["uid-low2"]))
+    assert cell.decide() == []
+    assert [ask.path for ask in cell.asks] == ["preempt"]
+    if answered:
+        assert cell.answer()
+        assert [type(event) for event in cell.decide()] == [ExtenderAnswered]
+    cell.crash()
+    cell.run()
+    assert len(webhook.calls) == 1
+    assert cell.nodes() == {"team/high": "n2", "team/low1": "n1"}
+    assert verified(cell) == 3
+
+
+_TOO_LARGE = {f"n{number:05}": {"Pods": [{"UID": "u" * 20}]} for number in range(20_000)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (chosen(n9=["uid-low1"]), 'nodeinfo not found for node name "n9"'),
+        (chosen(n1=["uid-low2"]), "claims to preempt pod (UID: uid-low2) on node: n1, but the pod is not found on"),
+        (chosen(n1=["uid-nobody"]), "claims to preempt pod (UID: uid-nobody) on node: n1, but the pod is not found on"),
+        (chosen(n1=[]), 'expected at least one victim pod on node "n1"'),
+        (lambda body: (0, f'Post "{URL}/preempt": no answer within 5000 ms (httpTimeout)'.encode()), "within 5000 ms"),
+        (lambda body: (500, b""), f"failed preempt with extender at URL {URL}/preempt, code 500"),
+        (lambda body: (200, b"<html>"), "cannot read the answer: it is no JSON"),
+        (lambda body: (200, b'{"NodeNameToMetaVictims": {"n1": {"Pods": "all"}}}'), "Pods is a string, not an array"),
+        (
+            lambda body: (200, json.dumps({"NodeNameToMetaVictims": _TOO_LARGE}).encode()),
+            f"bytes without what is not needed of it, more than {ANSWER_BYTES_MAX}",
+        ),
+    ],
+    ids=["unknown node", "other node's pod", "no pod", "no victims", "late", "500", "html", "wrong type", "too large"],
+)
+@pytest.mark.parametrize("ignorable", [True, False])
+def test_an_answer_that_cannot_be_used_evicts_nobody(answer: Answer, error: str, ignorable: bool) -> None:
+    """The verdict says why; without an extender that is ignorable, preemption is as if it were not there."""
+    cell, _ = full_cell(answer, ignorable=ignorable)
+    cell.run()
+    if ignorable and "victim" not in error:
+        assert cell.nodes() == {"team/high": "n1", "team/low2": "n2"}
+    else:
+        assert cell.nodes() == {"team/high": "", "team/low1": "n1", "team/low2": "n2"}
+        expected = "no candidate node for preemption" if ignorable else error
+        assert expected in cell.verdict("team/high")
+    assert verified(cell) > 0

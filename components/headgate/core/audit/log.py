@@ -44,7 +44,7 @@ from headgate.core.audit.invariants import forgotten
 from headgate.core.audit.quotas import QuotaAudit, took_effect
 from headgate.core.fold.quarantine import EventFailedError, EventPart, Failure, Treatments
 from headgate.core.log.attestation import Attestations
-from headgate.core.log.authority import author_of, may_append
+from headgate.core.log.authority import overstepped
 from headgate.core.log.log_time import CLOCK_SKEW_MS_MAX
 from headgate.core.log.refusal import CommitFilter
 from headgate.core.machine.commits import election_of
@@ -345,8 +345,8 @@ class Audit:
         return self._terms.setdefault(producer, _Term())
 
     def _authority(self, at: Position, commit: Commit, event: Event) -> None:
-        author = author_of(type(event))
-        if author is not None and not may_append(commit.producer, type(event)):
+        author = overstepped(commit.producer, event)
+        if author is not None:
             self._find("authority", at, f"{commit.producer.value} wrote {tag_of(event)}, which is for {author.value}")
         if type(event) is decisions.CycleDecided:
             if event.cycle != self._cycle + 1 or event.decided_at != commit.decided_at or at.index:

@@ -2,7 +2,8 @@
 The fold of what scheduler extenders have answered: kept per pod, for as long as the attempt that needs it.
 
 Answers are of one attempt. They are forgotten (`forget`) when it is decided, with a node, a nomination or a verdict,
-and when the pod has changed or is gone: the next attempt asks anew, as an extender may have changed its mind.
+and when the pod has changed or is gone: the next attempt asks anew, as an extender may have changed its mind. The
+answer to a call that binds a pod is kept while it has its node and is not bound, so that nobody is asked twice.
 """
 
 from typing import Final, Never
@@ -32,7 +33,8 @@ def _answered(state: State, event: ExtenderAnswered, commit: Commit, seq: Seq) -
     if pod is None or pod["metadata"].get("uid", "") != event.uid or shown_node(pod):
         return
     record = state.placements.get(event.pod)
-    if record is not None and record.node:
+    has_node = record is not None and bool(record.node)
+    if has_node != (event.verb == "bind") or (record is not None and record.bound):
         return
     answers = state.extender_answers.setdefault(event.pod, {})
     if len(answers) >= ANSWERS_MAX and event.request not in answers:

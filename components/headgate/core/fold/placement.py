@@ -10,7 +10,7 @@ from typing import Any, Final, Never
 from headgate.core.fold import nodes
 from headgate.core.fold.extenders import forget
 from headgate.core.fold.quarantine import KIND_OF
-from headgate.core.kubernetes.pod_manifests import shown_node, shown_nomination
+from headgate.core.kubernetes.pod_manifests import SCHEDULER_ERROR, shown_node, shown_nomination
 from headgate.core.state.handlers import EventHandlers
 from headgate.core.state.tables import PlacementRecord, PlacementVerdict, PostFilterWrite, State, write_key
 from headgate.events import decisions, effects, facts
@@ -154,6 +154,7 @@ def _prepared(state: State, event: decisions.PodPrepared, commit: Commit, seq: S
 
 
 def _withdrawn(state: State, event: decisions.PodWithdrawn, commit: Commit, seq: Seq) -> None:
+    forget(state, event.pod)
     record = _known(state, event.pod, event.uid)
     if record is not None and not record.bound and record.node == event.node:
         _unplace(state, event.pod, record)
@@ -212,10 +213,12 @@ def _bound(state: State, event: effects.PodBound, commit: Commit, seq: Seq) -> N
 
 
 def _bind_rejected(state: State, event: effects.PodBindRejected, commit: Commit, seq: Seq) -> None:
+    forget(state, event.pod)
     record = _known(state, event.pod, event.uid)
     if record is not None and not record.bound and record.node == event.node:
         _unplace(state, event.pod, record)
         record.refusals += 1
+        record.verdict = PlacementVerdict(reason=SCHEDULER_ERROR, message=event.message, at_ms=commit.time_ms)
     nodes.unplace_pod(state, event.pod, event.uid, seq, refused=True)
 
 

@@ -1,7 +1,10 @@
 """What the manifest of a pod shows."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+SCHEDULER_ERROR: Final = "SchedulerError"
+"""The reason of the condition PodScheduled of a pod that an error keeps from its node."""
 
 
 def shown_node(pod: Mapping[str, Any]) -> str:

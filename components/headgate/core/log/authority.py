@@ -1,7 +1,8 @@
 """
 Authority: which process may append which events.
 
-Every type of event has one author, except elections and the quarantine, which every process may append. The audit
+Every type of event has one author, except elections and the quarantine, which every process may append, and the answers
+of extenders: those that bind pods are the binder's, all others the scheduler's (`overstepped`). The audit
 checks it in every log; in a cell whose commits are signed the fold refuses a commit that violates it, so that the key
 of one process permits the decisions of that process alone.
 """
@@ -55,6 +56,13 @@ _AUTHORS = {event: _author_of(event) for event in TAGS.values()}
 def author_of(event: type[EventBase]) -> Producer | None:
     """The only process that appends events of a type; None when each may (elections, quarantine)."""
     return _AUTHORS[event]
+
+
+def overstepped(producer: Producer, event: EventBase) -> Producer | None:
+    """The only process that may append an event, when that is another one; None when this process may."""
+    if isinstance(event, extenders.ExtenderAnswered) and event.verb == "bind":
+        return None if producer is Producer.BINDER else Producer.BINDER
+    return None if may_append(producer, type(event)) else author_of(type(event))
 
 
 def may_append(producer: Producer, event: type[EventBase]) -> bool:

@@ -18,7 +18,7 @@ Called by the fold; readers that do not fold use `CommitFilter`, or `admitted` b
 from functools import cache
 from typing import Final
 
-from headgate.core.log.authority import author_of, may_append
+from headgate.core.log.authority import overstepped
 from headgate.core.state.tables import ProducerRecord, RefusedEntry, RefusedRecord, State
 from headgate.events.base import Producer, tag_of
 from headgate.events.commit import LoggedCommit, UnreadableCommitError
@@ -64,8 +64,8 @@ def _refusal(cell: str, keys: Keys | None, number: int, logged: LoggedCommit) ->
     if commit.number <= number:
         return f"it is a copy of commit {commit.number} of the {producer.value}, which has come to {number}"
     for event in commit.events:
-        author = author_of(type(event))
-        if author is not None and not may_append(producer, type(event)):
+        author = overstepped(producer, event)
+        if author is not None:
             return f"it has {tag_of(event)} of the {producer.value}, and that is for the {author.value} to say"
     return None
 

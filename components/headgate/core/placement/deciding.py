@@ -15,8 +15,8 @@ from typing import Any, Final, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from headgate.core.config.fields import ConfigurationError
 from headgate.core.kubernetes.merge_patch import merge_patched
+from headgate.core.kubernetes.pod_manifests import SCHEDULER_ERROR
 from headgate.core.placement.attempt import PlacementAttempt, attempt
 from headgate.core.placement.configuration.profiles import Profiles, Registry, read_profiles
 from headgate.core.placement.extenders.calls import NO_ANSWERS
@@ -50,7 +50,6 @@ PlacementEvent = (
 )
 
 UNSCHEDULABLE: Final = "Unschedulable"
-SCHEDULER_ERROR: Final = "SchedulerError"
 
 
 class PodDecision(msgspec.Struct, frozen=True):
@@ -88,12 +87,6 @@ class PlacementDecider:
 
     def __init__(self, state: State, registry: Registry = REGISTRY) -> None:
         self.profiles: Profiles = read_profiles(state.scheduler_configuration, registry)
-        for index, extender in enumerate(self.profiles.extenders):
-            if extender.bind_verb:
-                # Pods must not be bound behind the back of the extender that is to bind them.
-                raise ConfigurationError(
-                    f"extenders[{index}].bindVerb", "extenders are not asked to bind pods in this version", "remove it"
-                )
         self.view = PlacementView(state)
         self.frameworks = {
             name: Framework(profile, self.view.cluster, extenders=self.profiles.extenders)

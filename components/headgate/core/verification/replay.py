@@ -19,7 +19,7 @@ import msgspec
 from headgate.core import fold
 from headgate.core.fold.quarantine import Treatments
 from headgate.core.log import refusal
-from headgate.core.log.authority import author_of, may_append
+from headgate.core.log.authority import overstepped
 from headgate.core.log.refusal import CommitFilter
 from headgate.core.log.rules_version import CYCLES_SINCE, RULES, SNAPSHOTS_SINCE, WAITING_CYCLES_SINCE, decides_alike
 from headgate.core.machine.commits import election_of
@@ -224,8 +224,8 @@ class Replay:
         elif logged.commit.producer is Producer.SCHEDULER:
             yield from self._compare_cycle(logged)
         for index, event in enumerate(logged.commit.events):
-            author = author_of(type(event))
-            if author is not None and not may_append(logged.commit.producer, type(event)):
+            author = overstepped(logged.commit.producer, event)
+            if author is not None:
                 yield ReplayDifference(
                     what=f"what the {logged.commit.producer.value} says for the {author.value}",
                     position=Position(logged.seq, index),

@@ -5,14 +5,15 @@ The choice of a node is in the log before the binding is requested, and the log 
 or `pod.bind_rejected` after any final refusal. A refused pod is placed anew by the scheduler. There is one such effect
 for each placement; until it is folded, its pod is left alone.
 
+An extender that binds is asked instead of the API server (`extender_bindings`); its answer is recorded with the effect.
+
 Level-triggered: a pod is bound when a node is chosen for it, it is not known to be bound, and the writes that come
 before the binding, if there are any, have had their effect. After a crash the call is repeated. The API server answers
 that the pod has this node already; that is a success.
 """
 
+from collections.abc import Callable
 from typing import Final
-
-import msgspec
 
 from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.kubernetes.pod_paths import pod_path
@@ -21,19 +22,14 @@ from headgate.core.machine.contract import Call, Command, Completed
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import State
 from headgate.events import effects
-from headgate.events.ids import PodKey, Uid, UnixMs, split_key
+from headgate.events.extenders import ExtenderAnswered
+from headgate.events.ids import PodKey, UnixMs, split_key
 from headgate.events.registry import Event
+from headgate.machines.binder.extender_bindings import BindingExtenders, ExtenderBinding, is_assigned
+from headgate.machines.binder.placed import Placed
 
 BINDINGS_MAX: Final = 256
 """The maximum number of concurrent bindings."""
-
-
-class Placed(msgspec.Struct, frozen=True):
-    """A pod and the node that was chosen for it: the subject of a call."""
-
-    pod: PodKey
-    uid: Uid
-    node: str
 
 
 def rejected(placed: Placed, why: Refusal) -> Event:
@@ -44,14 +40,18 @@ def rejected(placed: Placed, why: Refusal) -> Event:
 
 
 class PodBindings:
-    """The working set of pods to bind."""
+    """The working set of pods to bind. `is_written_to`: whether a call is under way that has to end before."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, is_written_to: Callable[[PodKey], bool]) -> None:
         self._state = state
+        self._is_written_to = is_written_to
+        self._extenders = BindingExtenders(state)
         self._queue: WorkQueue[PodKey] = WorkQueue(BINDINGS_MAX)
-        self._calls: dict[str, Placed] = {}
-        self._answered: dict[PodKey, Placed] = {}
-        """The bindings whose effect is not folded yet."""
+        self._calls: dict[str, Placed | ExtenderBinding] = {}
+        self._answered: dict[PodKey, None] = {}
+        """The pods with a binding whose effect is not folded yet."""
+        self._passed_over: dict[PodKey, None] = {}
+        """The pods for which the next one is to be asked, once the answer of an extender is folded."""
 
     def add(self, key: PodKey) -> None:
         """Something has happened to a pod that has a record."""
@@ -65,28 +65,56 @@ class PodBindings:
         """An effect is folded."""
         self._answered.pop(event.pod, None)
 
-    def on_completed(self, completed: Completed, out: list[Event]) -> None:
-        """The effect of a binding that has ended."""
-        placed = self._calls.pop(completed.call_id, None)
-        if placed is None:
-            return
-        self._answered[placed.pod] = placed
-        self._queue.done(placed.pod)
-        out.append(effect_of(placed, completed))
+    def on_answer(self, event: ExtenderAnswered) -> None:
+        """The answer of an extender is folded."""
+        self._passed_over.pop(event.pod, None)
 
-    def settle(self, now_ms: UnixMs, calls: list[Command]) -> None:
+    def on_completed(self, completed: Completed, out: list[Event]) -> None:
+        """What has become of a binding that has ended."""
+        called = self._calls.pop(completed.call_id, None)
+        if called is None:
+            return
+        placed = called if isinstance(called, Placed) else called.placed
+        self._queue.done(placed.pod)
+        if isinstance(called, Placed):
+            effect: Event | None = effect_of(called, completed)
+        else:
+            said = called.answered(completed)
+            out.append(said)
+            effect = called.effect(said.answer)
+        if effect is None:
+            self._passed_over[placed.pod] = None
+        else:
+            self._answered[placed.pod] = None
+            out.append(effect)
+
+    def settle(self, now_ms: UnixMs, calls: list[Command], out: list[Event]) -> None:
         """Bind what is due, as far as the limit of calls permits."""
+        if self._extenders.are_unknown():
+            return
         for key in self._queue.ready(now_ms):
             with about("Pod", key):
                 record = self._state.placements.get(key)
-                if record is not None and record.is_bindable and key not in self._answered:
-                    self._bind(Placed(key, record.uid, record.node), calls)
+                is_due = record is not None and record.is_bindable
+                if record is not None and is_due and key not in self._answered and key not in self._passed_over:
+                    self._bind(Placed(key, record.uid, record.node), calls, out)
 
-    def _bind(self, placed: Placed, calls: list[Command]) -> None:
-        """Bind a pod through the API server. A binder among the extenders is to be asked here instead."""
-        call = binding_of(placed)
+    def _bind(self, placed: Placed, calls: list[Command], out: list[Event]) -> None:
+        """Have a pod bound: by an extender, else by the API server."""
+        extender = self._extenders.binding(placed)
+        if extender is not None and extender.answer is not None:
+            # The process ended before the effect was in the log.
+            effect = extender.effect(extender.answer)
+            assert effect is not None, "it was passed over"
+            self._answered[placed.pod] = None
+            out.append(effect)
+            return
+        if extender is not None and self._is_written_to(placed.pod):
+            # Calls to an extender have no place in the order of those to the API server: `add` follows.
+            return
+        call = binding_of(placed) if extender is None else extender.command(_id_of(placed))
         self._queue.begin(placed.pod)
-        self._calls[call.id] = placed
+        self._calls[call.id] = placed if extender is None else extender
         calls.append(call)
 
 
@@ -100,7 +128,7 @@ def effect_of(placed: Placed, completed: Completed) -> Event:
 
 def _is_echo(why: Refusal, node: str) -> bool:
     """Whether a refusal means that the pod is on the intended node: the binding was repeated after a crash."""
-    return why.code == CONFLICT and why.message.rstrip(".").endswith(f'already assigned to node "{node}"')
+    return why.code == CONFLICT and is_assigned(why.message, node)
 
 
 def binding_of(placed: Placed) -> Call:
@@ -113,4 +141,8 @@ def binding_of(placed: Placed) -> Call:
         "target": {"apiVersion": "v1", "kind": "Node", "name": placed.node},
     }
     path = pod_path(placed.pod, "binding")
-    return Call(id=f"bind/{placed.pod}", method="POST", path=path, body=body, lane=placed.pod)
+    return Call(id=_id_of(placed), method="POST", path=path, body=body, lane=placed.pod)
+
+
+def _id_of(placed: Placed) -> str:
+    return f"bind/{placed.pod}"

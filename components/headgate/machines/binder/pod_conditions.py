@@ -66,11 +66,19 @@ class PodConditions:
         self._queue.forget(key)
         self._written.pop(key, None)
 
-    def on_completed(self, completed: Completed) -> None:
-        """A write has ended. A refused one is repeated with backoff; none is needed for a pod that is gone."""
+    def is_writing(self, key: PodKey) -> bool:
+        """Whether a write to a pod is under way."""
+        return self._queue.is_in_flight(key)
+
+    def on_completed(self, completed: Completed) -> PodKey | None:
+        """
+        A write has ended: to this pod. None for another call.
+
+        A refused one is repeated with backoff; none is needed for a pod that is gone.
+        """
         call = self._calls.pop(completed.call_id, None)
         if call is None:
-            return
+            return None
         key, wanted = call
         if is_success(completed) or completed.status == NOT_FOUND or is_about_another(completed):
             record = self._state.placements.get(key)
@@ -79,6 +87,7 @@ class PodConditions:
             self._queue.done(key)
         else:
             self._queue.retry(key)
+        return key
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
         """Write what is due, as far as the budget permits. Returns when to check again."""

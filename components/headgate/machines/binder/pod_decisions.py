@@ -17,6 +17,7 @@ from headgate.core.machine.contract import Command, Completed
 from headgate.core.state.tables import State
 from headgate.events import decisions, effects, facts
 from headgate.events.base import Producer
+from headgate.events.extenders import ExtenderAnswered
 from headgate.events.ids import PodKey, UnixMs
 from headgate.events.registry import Event
 from headgate.machines.binder.pod_bindings import PodBindings
@@ -32,8 +33,8 @@ class PodDecisions:
     def __init__(self, state: State, load: Load) -> None:
         self._state = state
         self._writes = PodWrites(state)
-        self._bindings = PodBindings(state)
         self._conditions = PodConditions(state, load)
+        self._bindings = PodBindings(state, self._conditions.is_writing)
         self._victims = PodVictims(state)
         self._help = PostFilterWrites(state)
         self._parts = (self._writes, self._bindings, self._conditions, self._victims)
@@ -64,13 +65,18 @@ class PodDecisions:
         | effects.PodBindRejected
         | effects.PodPreempted
         | effects.PodPreemptionRejected
-        | effects.PodWriteRejected,
+        | effects.PodWriteRejected
+        | ExtenderAnswered,
     ) -> None:
         """Something was decided about a pod, or the effect of a call is folded."""
         match event:
             case effects.PodBound() | effects.PodBindRejected():
                 self._writes.on_effect(event)
                 self._bindings.on_effect(event)
+            case ExtenderAnswered():
+                if event.verb != "bind":
+                    return
+                self._bindings.on_answer(event)
             case effects.PodPreempted() | effects.PodPreemptionRejected():
                 self._victims.on_effect(event)
             case decisions.PodUnschedulable() | effects.PodWriteRejected():
@@ -98,14 +104,16 @@ class PodDecisions:
         """A call has ended; its effect goes to `out`."""
         self._writes.on_completed(completed, out)
         self._bindings.on_completed(completed, out)
-        self._conditions.on_completed(completed)
+        written = self._conditions.on_completed(completed)
+        if written is not None:
+            self._bindings.add(written)
         self._victims.on_completed(completed, out)
         self._help.on_completed(completed, out)
 
     def settle(self, now_ms: UnixMs, calls: list[Command], out: list[Event]) -> UnixMs | None:
         """Carry out what is due. Returns when to check again."""
         self._writes.settle(now_ms, calls, out)
-        self._bindings.settle(now_ms, calls)
+        self._bindings.settle(now_ms, calls, out)
         self._victims.settle(now_ms, calls, out)
         self._help.settle(now_ms, calls, out)
         return self._conditions.settle(now_ms, calls)

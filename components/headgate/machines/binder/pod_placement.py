@@ -22,7 +22,8 @@ from headgate.events import decisions, effects, facts
 from headgate.events.base import Producer
 from headgate.events.ids import PodKey, Uid, UnixMs
 from headgate.events.registry import Event
-from headgate.machines.binder.pod_bindings import BINDINGS_MAX, Placed, binding_of, effect_of
+from headgate.machines.binder.placed import Placed
+from headgate.machines.binder.pod_bindings import BINDINGS_MAX, binding_of, effect_of
 
 
 class PodPlacement:

@@ -19,7 +19,8 @@ from headgate.events import effects
 from headgate.events.ids import PodKey, UnixMs
 from headgate.events.registry import Event
 from headgate.machines.binder.object_writes import ObjectWriting
-from headgate.machines.binder.pod_bindings import Placed, rejected
+from headgate.machines.binder.placed import Placed
+from headgate.machines.binder.pod_bindings import rejected
 
 WRITES_MAX: Final = 64
 """The maximum number of pods whose writes are under way."""

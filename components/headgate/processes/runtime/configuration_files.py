@@ -7,7 +7,7 @@ which settings do not have. The informer bridge puts the latter into the log, fr
 other process accepts one.
 
 The other is the kube-scheduler's KubeSchedulerConfiguration (`--kube-scheduler-config`), by which pods are placed. The
-log gets it without `tlsConfig` of its extenders: that may hold keys, and is for the one process that calls them.
+log gets it without `tlsConfig` of its extenders: that may hold keys, and is for the processes that call them.
 
 Without a file a new log gets Kueue's defaults (`KUEUES_DEFAULTS`) from its first event on; an existing log keeps its
 configuration.
@@ -24,7 +24,7 @@ import yaml
 from headgate.adapters.yaml_text import check_depth
 from headgate.core.config.reader import V1BETA2, ConfigurationError, read_configuration, read_document
 from headgate.core.placement.configuration.checks import API_VERSION
-from headgate.core.placement.configuration.profiles import Registry, read_profiles
+from headgate.core.placement.configuration.profiles import Registry, read_extenders, read_profiles
 from headgate.core.placement.configuration.types import Extender
 from headgate.events.configuration import Configuration
 from headgate.events.facts import ConfigurationObserved
@@ -86,28 +86,29 @@ def load_scheduler_document(path: str | Path) -> dict[str, Any]:
 
     Raises SettingsError, whose message is one line.
     """
-    document = _scheduler_document(path)[0]
+    document = _scheduler_document(path)
+    try:
+        if document:
+            read_profiles(document, _plugins())
+    except ConfigurationError as error:
+        raise SettingsError(f"{path}: {error}") from error
     extenders = [_without_tls(each) for each in document.get("extenders") or ()]
     return {**document, "extenders": extenders} if extenders else document
 
 
 def load_extenders(path: str | Path) -> tuple[Extender, ...]:
     """The extenders of such a file with their `tlsConfig`, for the process that calls them. Raises SettingsError."""
-    return _scheduler_document(path)[1]
-
-
-def _scheduler_document(path: str | Path) -> tuple[dict[str, Any], tuple[Extender, ...]]:
-    if str(path) == NO_PLACEMENT:
-        return {}, ()
-    document = _read(Path(path))
-    if document == {}:
-        return {}, ()
-    if not isinstance(document, dict):
-        raise SettingsError(f"{path}: the file must hold a KubeSchedulerConfiguration of {API_VERSION}")
     try:
-        return document, read_profiles(document, _plugins()).extenders
+        return read_extenders(_scheduler_document(path))
     except ConfigurationError as error:
         raise SettingsError(f"{path}: {error}") from error
+
+
+def _scheduler_document(path: str | Path) -> dict[str, Any]:
+    document = {} if str(path) == NO_PLACEMENT else _read(Path(path))
+    if not isinstance(document, dict):
+        raise SettingsError(f"{path}: the file must hold a KubeSchedulerConfiguration of {API_VERSION}")
+    return document
 
 
 @cache

@@ -168,12 +168,12 @@ class BridgeSettings(Section, frozen=True):
 
 class PlacementSettings(Section, frozen=True):
     """
-    The placement of pods on nodes, for the informer bridge and the scheduler.
+    The placement of pods on nodes, for the informer bridge, the scheduler and the binder.
 
     `configuration` is a file of kubescheduler.config.k8s.io/v1, which the informer bridge puts into the log; pods that
     name one of its profiles are placed. "" leaves the log's as it is; `none`, or an empty file, places no pods. The
-    scheduler reads of the file how to reach its extenders over TLS, which the log does not have; without a file it
-    calls those of the log's configuration, without anything that a `tlsConfig` would say.
+    scheduler and the binder read of the file how to reach extenders over TLS, which the log does not have; without a
+    file they call those of the log's configuration, without anything that a `tlsConfig` would say.
     """
 
     configuration: str = ""

@@ -1,7 +1,7 @@
 """
 The scheduler as a process.
 
-Owns: which machine the process runs, and how it calls scheduler extenders. It has no other effects outside the log.
+Owns: which machine the process runs. Its only effects outside the log are calls of scheduler extenders.
 Called by: `headgate.processes.entry`.
 May import: runtime, adapters, machines.scheduler, core, events.
 """

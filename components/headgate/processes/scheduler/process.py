@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.machines.scheduler.decide import Scheduler
+from headgate.processes.runtime.extender_carrier import ExtenderCarrier
 from headgate.processes.runtime.extensions import load_placement_plugins
 from headgate.processes.runtime.host_parts import Parts
 from headgate.processes.runtime.process import Given, Process
-from headgate.processes.scheduler.extender_carrier import ExtenderCarrier
 
 
 def heads_stream(state: State) -> bool:
@@ -24,7 +24,7 @@ def heads_stream(state: State) -> bool:
 @asynccontextmanager
 async def _build(given: Given) -> AsyncIterator[Parts]:
     plugins = load_placement_plugins()
-    carrier = ExtenderCarrier(given.settings.placement.configuration, plugins)
+    carrier = ExtenderCarrier(given.settings.placement.configuration)
 
     def scheduler(state: State) -> Scheduler:
         carrier.state = state

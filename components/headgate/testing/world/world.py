@@ -715,11 +715,14 @@ class World:
         return True
 
     def _asked(self, ask: AskExtender) -> Completed:
-        """What an extender answers. It is asked once: a failed call is its answer."""
+        """What an extender answers. It is asked once: a failed call is its answer, also where it has acted on it."""
         extender = self.extenders.get(ask.extender)
         if extender is None or self._happens(self.faults.call_error):
             return Completed(ask.id, 0, b"connection refused")
-        return Completed(ask.id, *extender(ask.path, msgspec.json.decode(msgspec.json.encode(ask.body))))
+        answer = extender(ask.path, msgspec.json.decode(msgspec.json.encode(ask.body)))
+        if self._happens(self.faults.call_lost):
+            return Completed(ask.id, 0, b"connection reset")
+        return Completed(ask.id, *answer)
 
     def _follow_all(self, instance: Instance) -> None:
         """Watch every resource from its mark in the log; list what has none."""

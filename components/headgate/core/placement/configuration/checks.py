@@ -50,7 +50,7 @@ def check(configuration: KubeSchedulerConfiguration) -> None:
         )
     _check_leader_election(configuration)
     _check_profiles(configuration.profiles)
-    _check_extenders(configuration.extenders)
+    check_extenders(configuration.extenders)
 
 
 def _check_percentage(path: str, percentage: int | None) -> None:
@@ -98,7 +98,8 @@ def _check_plugin_config(profile: KubeSchedulerProfile, path: str) -> None:
         seen.append(config.name)
 
 
-def _check_extenders(extenders: tuple[Extender, ...]) -> None:
+def check_extenders(extenders: tuple[Extender, ...]) -> None:
+    """Raise ConfigurationError for the first field of an extender that is wrong."""
     managed: list[str] = []
     binders = 0
     if len(extenders) > EXTENDERS_MAX:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.core.config.fields import ConfigurationError, nearest
-from headgate.core.placement.configuration.checks import REMOVED, check
+from headgate.core.placement.configuration.checks import REMOVED, check, check_extenders
 from headgate.core.placement.configuration.decoding import decoded
 from headgate.core.placement.configuration.merging import POINTS, at_points, merged, needed, weights
 from headgate.core.placement.configuration.types import (
@@ -75,6 +75,13 @@ def read_profiles(document: Mapping[str, Any] | None, registry: Registry) -> Pro
         max_backoff_s=configuration.pod_max_backoff_seconds,
         extenders=configuration.extenders,
     )
+
+
+def read_extenders(document: Mapping[str, Any]) -> tuple[Extender, ...]:
+    """The extenders alone of a KubeSchedulerConfiguration document. Raises ConfigurationError."""
+    extenders = decoded(document.get("extenders") or [], tuple[Extender, ...], "extenders")
+    check_extenders(extenders)
+    return extenders
 
 
 def _configuration(document: Mapping[str, Any] | None) -> KubeSchedulerConfiguration:

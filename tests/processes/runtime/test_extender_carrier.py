@@ -10,11 +10,10 @@ from aiohttp import web
 
 from headgate.core import fold
 from headgate.core.machine.contract import AskExtender
-from headgate.core.placement.plugins.registry import REGISTRY
 from headgate.core.state.tables import State
 from headgate.events.ids import PodKey
+from headgate.processes.runtime.extender_carrier import ExtenderCarrier
 from headgate.processes.runtime.settings import SettingsError
-from headgate.processes.scheduler.extender_carrier import ExtenderCarrier
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +50,7 @@ def state_of(found: dict[str, Any]) -> State:
 
 async def test_without_a_file_the_extenders_of_the_log_are_called(url):
     """As its configuration is at the time of the call."""
-    carrier = ExtenderCarrier("", REGISTRY)
+    carrier = ExtenderCarrier("")
     carrier.state = state_of(document(url))
     completed = await carrier.ask(ask(url))
     assert (completed.call_id, completed.status) == ("1", 200)
@@ -66,7 +65,7 @@ async def test_the_file_says_how_extenders_are_reached(url, tmp_path: Path):
     """Not the log; and a changed file is read again. A file that is gone fails the call, and says which."""
     file = tmp_path / "scheduler.yaml"
     file.write_text(yaml.safe_dump(document(url)))
-    carrier = ExtenderCarrier(str(file), REGISTRY)
+    carrier = ExtenderCarrier(str(file))
     carrier.state = state_of(document(url, "other"))
     assert (await carrier.ask(ask(url))).status == 200
     completed = await carrier.ask(ask(url, "other"))
@@ -84,4 +83,4 @@ async def test_certificates_that_are_not_there_are_an_error_at_the_start(tmp_pat
     file = tmp_path / "scheduler.yaml"
     file.write_text(yaml.safe_dump(document("https://x", tlsConfig={"caFile": "/no/such"})))
     with pytest.raises(SettingsError, match=r"scheduler.yaml: extenders\[0\].tlsConfig: /no/such cannot be read"):
-        ExtenderCarrier(str(file), REGISTRY)
+        ExtenderCarrier(str(file))

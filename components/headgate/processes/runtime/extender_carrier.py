@@ -1,5 +1,5 @@
 """
-Carries out the scheduler's calls of extenders.
+Carries out calls of scheduler extenders: the scheduler's, and those of the binder that bind pods.
 
 How an extender is reached is said by the process's own file of the KubeSchedulerConfiguration: the log has no
 `tlsConfig`, which may hold keys. A process without a file calls the extenders of the log's configuration, without
@@ -13,7 +13,7 @@ from typing import Any, Final
 from headgate.adapters.extenders import ExtenderClient
 from headgate.core.config.fields import ConfigurationError
 from headgate.core.machine.contract import AskExtender, Completed
-from headgate.core.placement.configuration.profiles import Registry, read_profiles
+from headgate.core.placement.configuration.profiles import read_extenders
 from headgate.core.placement.configuration.types import Extender
 from headgate.core.state.tables import State
 from headgate.processes.runtime.configuration_files import NO_PLACEMENT, load_extenders
@@ -29,11 +29,10 @@ _NO_FILE: Final = ("", NO_PLACEMENT)
 class ExtenderCarrier(NoCarrier):
     """`path` is the file, "" for none. `state` is that of the machine whose calls are carried out."""
 
-    def __init__(self, path: str, registry: Registry) -> None:
+    def __init__(self, path: str) -> None:
         """Raises SettingsError when the file, or what it refers to, cannot be used."""
         self.state: State | None = None
         self._path = path
-        self._registry = registry
         self._client: ExtenderClient | None = None
         self._source: _Source = ()
         self._former: list[ExtenderClient] = []
@@ -89,7 +88,7 @@ class ExtenderCarrier(NoCarrier):
     def _extenders(self) -> tuple[Extender, ...]:
         if self._path:
             return load_extenders(self._path)
-        return read_profiles(self._document(), self._registry).extenders
+        return read_extenders(self._document())
 
     def _document(self) -> dict[str, Any]:
         assert self.state is not None, "a call is made for a machine"
