@@ -1,9 +1,12 @@
 """Calls of extenders, against a real HTTP and HTTPS server: what is sent, how TLS is set up, and honest errors."""
 
+import asyncio
 import base64
 import json
 import shutil
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -31,10 +34,14 @@ class Served:
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, dict[str, str], Any]] = []
+        self.peers: set[Any] = set()
+        """The ports that calls have come from: one for each connection."""
         self.url = ""
         self.held = anyio.Event()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        self.peers.add(request.transport.get_extra_info("peername"))
         self.requests.append((request.method, request.path, dict(request.headers), await request.json()))
         match request.path.rpartition("/")[2]:
             case "echo":
@@ -47,11 +54,9 @@ class Served:
             case "moved":
                 return web.Response(status=307, headers={"Location": f"{self.url}/echo"})
             case "cut":
-                assert request.transport is not None
                 request.transport.close()
                 return web.Response()
             case "peer":
-                assert request.transport is not None
                 peer = request.transport.get_extra_info("peercert")
                 return web.json_response(dict(pair[0] for pair in peer["subject"]) if peer else None)
             case _:
@@ -198,6 +203,105 @@ async def test_the_proxy_of_the_environment(server, monkeypatch, no_proxy, proxi
     monkeypatch.setenv("no_proxy", no_proxy)
     status, _ = await call(Extender(url_prefix="http://extender.test:1", filter_verb="echo", http_timeout="2s"))
     assert (status == 200, bool(server.requests)) == (proxied, proxied)
+
+
+# --- connections -----------------------------------------------------------------------------------------------------
+
+
+def asks(url: str, path: str, count: int) -> list[AskExtender]:
+    return [AskExtender(id=str(n), pod=PodKey("ns/p"), extender=url, path=path, body={}) for n in range(count)]
+
+
+async def test_a_connection_is_used_again(server):
+    """Calls one after the other need one connection; another status leaves it usable too."""
+    client = ExtenderClient([Extender(url_prefix=server.url, filter_verb="echo", prioritize_verb="busy")])
+    for ask in (*asks(server.url, "echo", 3), *asks(server.url, "busy", 2)):
+        await client.ask(ask)
+    assert len(server.requests) == 5
+    assert len(server.peers) == 1
+    await client.aclose()
+
+
+async def test_connections_are_bounded_and_waiting_for_one_is_not_time_lost(server, monkeypatch):
+    """Of two calls at one connection the second is sent when the first has timed out, and has all of its own time."""
+    monkeypatch.setattr(client_module, "CONNECTIONS_MAX", 1)
+    client = ExtenderClient([Extender(url_prefix=server.url, filter_verb="silent", http_timeout="100ms")])
+    async with anyio.create_task_group() as tasks:
+        for ask in asks(server.url, "silent", 2):
+            tasks.start_soon(client.ask, ask)
+    assert len(server.requests) == 2
+    await client.aclose()
+
+
+async def test_many_calls_at_once_share_the_connections(server, monkeypatch):
+    """All are answered."""
+    monkeypatch.setattr(client_module, "CONNECTIONS_MAX", 4)
+    client = ExtenderClient([Extender(url_prefix=server.url, bind_verb="echo")])
+    statuses = []
+
+    async def one(ask: AskExtender) -> None:
+        statuses.append((await client.ask(ask)).status)
+
+    async with anyio.create_task_group() as tasks:
+        for ask in asks(server.url, "echo", 100):
+            tasks.start_soon(one, ask)
+    assert statuses == [200] * 100
+    assert len(server.peers) <= 4
+    await client.aclose()
+
+
+@asynccontextmanager
+async def scripted(*connections: list[bytes]) -> AsyncIterator[tuple[str, list[int]]]:
+    """A server that answers the calls on each connection with these bytes, in order, and then closes it unasked."""
+    calls: list[int] = []
+    scripts = iter(connections)
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        script, number = next(scripts), len(set(calls))
+        while True:
+            try:
+                head = await reader.readuntil(b"\r\n\r\n")
+            except asyncio.IncompleteReadError:
+                writer.close()
+                return
+            length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+            await reader.readexactly(int(length.partition(b":")[2]))
+            calls.append(number)
+            answer = script.pop(0) if script else b""
+            writer.write(answer)
+            if not script and answer != OK:
+                writer.close()
+                return
+
+    listening = await asyncio.start_server(handle, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", calls
+    finally:
+        listening.close()
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+CUT = b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{"
+
+
+@pytest.mark.parametrize(
+    ("connections", "statuses", "called"),
+    [
+        pytest.param(([OK], [OK]), [200, 200], [0, 0, 1], id="closed while kept"),
+        pytest.param(([OK], [b""]), [200, 0], [0, 0, 1], id="and broken anew"),
+        pytest.param(([OK, CUT],), [200, 0], [0, 0], id="broken in the answer"),
+        pytest.param(([b""],), [0], [0], id="broken at first"),
+    ],
+)
+async def test_a_call_on_a_connection_that_the_server_has_given_up_is_made_once_more(connections, statuses, called):
+    """On a new one, if nothing was answered; any other call is made once."""
+    async with scripted(*connections) as (url, calls):
+        client = ExtenderClient([Extender(url_prefix=url, filter_verb="f", http_timeout="10s")])
+        answers = [await client.ask(ask) for ask in asks(url, "f", len(statuses))]
+        assert [answer.status for answer in answers] == statuses
+        assert all(answer.status or answer.body.startswith(f'Post "{url}/f": '.encode()) for answer in answers)
+        assert calls == called
+        await client.aclose()
 
 
 # --- TLS -------------------------------------------------------------------------------------------------------------

@@ -5,10 +5,12 @@ It is as the kube-scheduler's (pkg/scheduler/extender.go, client-go TLSConfigFor
 says, with a server that is not verified when `enableHTTPS` is set without an authority; a proxy of the environment.
 Certificates are read again when their files have changed.
 
-A connection is used for one call: a call must not be repeated, and on a kept connection that the server has just closed
-it could not be known whether it has arrived. An answer has at most `RESPONSE_BYTES_MAX`.
+Connections are kept and used again, at most CONNECTIONS_MAX to an extender. A server may close one that it kept at the
+moment in which a call is sent on it: such a call, of which no byte was answered, is made once more, on a connection of
+its own. No other call is repeated. An answer has at most `RESPONSE_BYTES_MAX`.
 """
 
+import asyncio
 import base64
 import binascii
 import ipaddress
@@ -16,11 +18,13 @@ import ssl
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+import anyio
 from yarl import URL
 
 from headgate.core.config.fields import ConfigurationError, duration_ms
@@ -34,6 +38,12 @@ DEFAULT_TIMEOUT_MS: Final = 5_000
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 """The largest body that is read of an answer."""
 
+CONNECTIONS_MAX: Final = 32
+"""Connections to one extender at a time. Further calls wait for one; their `httpTimeout` begins when they have it."""
+
+IDLE_S: Final = 90.0
+"""How long a connection is kept that is not used: as Go's clients keep theirs."""
+
 _HEADERS: Final = {"Content-Type": "application/json"}
 
 _Stamp = tuple[tuple[int, int], ...]
@@ -46,12 +56,15 @@ class ExtenderClient:
     def __init__(self, extenders: Sequence[Extender]) -> None:
         """Raises ConfigurationError when what an extender is reached by cannot be read."""
         self._routes = [_Route(extender, f"extenders[{index}]") for index, extender in enumerate(extenders)]
-        self._session: aiohttp.ClientSession | None = None
+        self._kept: aiohttp.ClientSession | None = None
+        self._fresh: aiohttp.ClientSession | None = None
+        """For calls on connections of their own."""
 
     async def aclose(self) -> None:
         """Close every connection."""
-        if self._session is not None:
-            await self._session.close()
+        for session in (self._kept, self._fresh):
+            if session is not None:
+                await session.close()
 
     async def ask(self, ask: AskExtender) -> Completed:
         """
@@ -74,28 +87,69 @@ class ExtenderClient:
         return Completed(ask.id, status, answer)
 
     async def _post(self, route: "_Route", url: str, body: bytes) -> tuple[int, bytes]:
-        if self._session is None:
-            # Within the loop that it belongs to.
-            connector = aiohttp.TCPConnector(force_close=True, limit=0)
-            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-        request = self._session.post(
-            URL(url),
-            data=body,
-            headers=_HEADERS,
-            ssl=route.tls(),
-            server_hostname=route.server_name,
-            proxy=route.proxy,
-            timeout=aiohttp.ClientTimeout(total=route.timeout_ms / 1000),
-        )
-        async with request as response:
-            if response.status != 200:
-                return response.status, b""
-            received = bytearray()
-            async for chunk in response.content.iter_any():
-                received += chunk
-                if len(received) > RESPONSE_BYTES_MAX:
-                    raise _AnswerTooLargeError(f"the answer has more than {RESPONSE_BYTES_MAX} bytes")
-            return 200, bytes(received)
+        if self._kept is None or self._fresh is None:
+            # Within the loop that they belong to.
+            self._kept, self._fresh = _session(kept=True), _session(kept=False)
+        async with route.connections:
+            with anyio.fail_after(route.timeout_ms / 1000):
+                sent = _Sent()
+                try:
+                    return await _send(self._kept, route, url, body, sent)
+                except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                    if not sent.on_kept_connection or sent.is_answered:
+                        raise
+                return await _send(self._fresh, route, url, body, _Sent())
+
+
+class _Sent:
+    """How far a call has come."""
+
+    def __init__(self) -> None:
+        self.on_kept_connection = False
+        self.is_answered = False
+        """Whether the answer has begun."""
+
+
+def _session(*, kept: bool) -> aiohttp.ClientSession:
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(_reused)
+    trace.on_connection_create_end.append(_created)
+    # The number of connections is bounded by `_Route.connections`.
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_S if kept else None, force_close=not kept)
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[trace])
+
+
+async def _reused(_session: Any, context: SimpleNamespace, _params: Any) -> None:
+    context.trace_request_ctx.on_kept_connection = True
+
+
+async def _created(_session: Any, context: SimpleNamespace, _params: Any) -> None:
+    context.trace_request_ctx.on_kept_connection = False
+
+
+async def _send(
+    session: aiohttp.ClientSession, route: "_Route", url: str, body: bytes, sent: _Sent
+) -> tuple[int, bytes]:
+    request = session.post(
+        URL(url),
+        data=body,
+        headers=_HEADERS,
+        ssl=route.tls(),
+        server_hostname=route.server_name,
+        proxy=route.proxy,
+        timeout=aiohttp.ClientTimeout(),
+        trace_request_ctx=sent,
+    )
+    async with request as response:
+        sent.is_answered = True
+        if response.status != 200:
+            return response.status, b""
+        received = bytearray()
+        async for chunk in response.content.iter_any():
+            received += chunk
+            if len(received) > RESPONSE_BYTES_MAX:
+                raise _AnswerTooLargeError(f"the answer has more than {RESPONSE_BYTES_MAX} bytes")
+        return 200, bytes(received)
 
 
 class _AnswerTooLargeError(Exception):
@@ -107,6 +161,7 @@ class _Route:
 
     def __init__(self, extender: Extender, at: str) -> None:
         self.extender = extender
+        self.connections = asyncio.Semaphore(CONNECTIONS_MAX)
         self.proxy = _proxy_of(extender.url_prefix)
         self.timeout_ms = duration_ms(f"{at}.httpTimeout", extender.http_timeout) or DEFAULT_TIMEOUT_MS
         self._settings = extender.tls_config or ExtenderTls()
