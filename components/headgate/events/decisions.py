@@ -181,10 +181,11 @@ class PodPlaced(EventBase, frozen=True, tag="pod.placed"):
     """
     Appended by the scheduler when it has chosen a node for a pod. The binder requests the binding.
 
-    `scan_start` is the node, counted in the order of the cluster's nodes, at which the search began. `writes` are made
-    before the pod is bound, which then waits for `pod.prepared`; without any it is bound at once. With `waits_ms`
-    plugins of the extension point Permit hold it back, for so long at most: it follows once more, without, when they
-    let it go. In logs of earlier versions the binder has appended it.
+    `scan_start` is the node, counted in the order of the cluster's nodes, at which the search began, and `scanned` how
+    many nodes were looked at, 0 for all. `attempts` is which attempt of this pod it was, 0 when no attempt led to it.
+    `writes` are made before the pod is bound, which then waits for `pod.prepared`; without any it is bound at once.
+    With `waits_ms` plugins of the extension point Permit hold it back, for so long at most: it follows once more,
+    without, when they let it go. In logs of earlier versions the binder has appended it.
     """
 
     pod: PodKey
@@ -193,6 +194,8 @@ class PodPlaced(EventBase, frozen=True, tag="pod.placed"):
     scan_start: int = 0
     writes: tuple[ObjectPatch, ...] = ()
     waits_ms: int = 0
+    scanned: int = 0
+    attempts: int = 0
 
 
 class PodPrepared(EventBase, frozen=True, tag="pod.prepared"):
@@ -227,7 +230,10 @@ class PodUnschedulable(EventBase, frozen=True, tag="pod.unschedulable"):
 
     `reason` and `message` are those of the condition PodScheduled: Unschedulable, or SchedulerError. `refusals` has
     why, by plugin. `writes` are what plugins of the extension point PostFilter want to be written to help the pod: a
-    resource claim is given back, for example. A pod that is tried again with the same result gets no further event.
+    resource claim is given back, for example. `scan_start` and `scanned` are as in `pod.placed`. The pod has been tried
+    `attempts` times by now, of which `failures` ended in a rejection, and `errors` in an error since the last of those:
+    its next attempt is put off by them. A pod that is tried again with the same result gets no further event of this
+    type, but `pod.tried` while its backoff grows.
     """
 
     pod: PodKey
@@ -237,6 +243,24 @@ class PodUnschedulable(EventBase, frozen=True, tag="pod.unschedulable"):
     refusals: tuple[PluginRefusal, ...] = ()
     scan_start: int = 0
     writes: tuple[ObjectPatch, ...] = ()
+    scanned: int = 0
+    attempts: int = 0
+    failures: int = 0
+    errors: int = 0
+
+
+class PodTried(EventBase, frozen=True, tag="pod.tried"):
+    """
+    Appended by the scheduler when a pod was tried again with the result that the log has, and is put off for longer.
+
+    The numbers are as in `pod.unschedulable`. Further attempts, which change nothing, are not recorded.
+    """
+
+    pod: PodKey
+    uid: Uid
+    attempts: int
+    failures: int
+    errors: int
 
 
 class Victim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -295,6 +319,7 @@ Decision = (
     | PodPrepared
     | PodWithdrawn
     | PodUnschedulable
+    | PodTried
     | PodNominated
     | PodsAssigned
 )

@@ -68,7 +68,8 @@ def test_a_run_agrees_with_itself() -> None:
     cell = whole_life()
     found, compared = verified(cell.log)
     assert found == []
-    assert compared == len(cell.says)
+    assert compared == sum(not isinstance(event, decisions.PodTried) for event in cell.says)
+    assert compared < len(cell.says)
     assert {type(event) for event in cell.says} >= {
         decisions.PodPlaced,
         decisions.PodUnschedulable,
@@ -121,7 +122,7 @@ def test_what_is_written_to_help_a_pod_is_decided_again() -> None:
     assert cell.nodes() == {"team/p": "n2"}
     found, compared = verified(cell.log)
     assert found == []
-    assert compared == len(cell.says)
+    assert compared == sum(not isinstance(event, decisions.PodTried) for event in cell.says)
 
     def kept(event: Event) -> Event:
         return replace(event, writes=()) if isinstance(event, decisions.PodUnschedulable) else event

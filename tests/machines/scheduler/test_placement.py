@@ -124,3 +124,112 @@ def test_a_configuration_that_cannot_be_used_is_what_fails() -> None:
     cell = PlacementCell(node("n1"), pod("a"), configuration=CONFIGURATION | {"extenders": [extender]})
     with pytest.raises(ObjectFailedError, match=r"extenders\[0\].urlPrefix: .* is no URL"):
         cell.decide()
+
+
+# --- after a restart -----------------------------------------------------------------------------------------------
+
+
+def fails(cell: PlacementCell, times: int) -> None:
+    """A pod `big` that fits nowhere is tried so often, each time because it has waited for too long."""
+    cell.apply(node("n0", cpu="1"), pod("big", cpu="2"))
+    cell.run()
+    for _ in range(times - 1):
+        cell.log.now_ms = UnixMs(cell.log.now_ms + 400_000)
+        cell.run()
+
+
+def tries_of(cell: PlacementCell, name: str) -> tuple[int, int, int]:
+    record = cell.state.placements[PodKey(f"team/{name}")]
+    assert record.tries is not None
+    return record.tries.attempts, record.tries.failures, record.tries.errors
+
+
+def pause_ms(cell: PlacementCell) -> int:
+    """For how long the scheduler sleeps now, in seconds as those of the queue: they are whole."""
+    cell.decide()
+    return (cell.wake_at or cell.log.now_ms) - cell.log.now_ms
+
+
+def test_attempts_with_the_same_result_are_counted_while_they_put_off_the_next_one() -> None:
+    """With the default configuration the pauses are 1, 2, 4, 8 and 10 s: the first five failures count."""
+    cell = PlacementCell()
+    fails(cell, times=8)
+    verdicts = [event for event in cell.says if isinstance(event, decisions.PodUnschedulable)]
+    tried = [event for event in cell.says if isinstance(event, decisions.PodTried)]
+    assert [event.attempts for event in verdicts] == [1]
+    assert [(event.attempts, event.failures, event.errors) for event in tried] == [
+        (number, number, 0) for number in (2, 3, 4, 5)
+    ]
+    assert tries_of(cell, "big") == (5, 5, 0)
+
+
+@pytest.mark.parametrize("refusals", [1, 2, 3, 4])
+def test_a_restarted_scheduler_waits_as_the_dead_one_would_have(refusals: int) -> None:
+    """Whenever it is killed: the pause after a refused binding is as long as it was, and ends at the same time."""
+    cell = PlacementCell(node("n1", cpu="1"), pod("a"))
+    for number in range(refusals):
+        cell.decide()
+        cell.refuse("team/a")
+        until_ms = pause_ms(cell) + cell.log.now_ms
+        cell.crash()
+        assert pause_ms(cell) + cell.log.now_ms == until_ms
+        assert tries_of(cell, "a") == (number + 1, 0, number + 1)
+        cell.log.now_ms = UnixMs(until_ms)
+    cell.run()
+    assert cell.nodes() == {"team/a": "n1"}
+    (*_, last) = (event for event in cell.says if isinstance(event, decisions.PodPlaced))
+    assert last.attempts == refusals + 1
+
+
+def test_a_pod_that_was_rejected_backs_off_after_a_restart_too() -> None:
+    """Pods that need not wait go before it; its attempts are counted on, and all is as without the restart."""
+    attempts = []
+    for is_killed in (False, True):
+        cell = PlacementCell()
+        fails(cell, times=3)
+        if is_killed:
+            cell.crash()
+        cell.apply(node("n1", cpu="3"), pod("new", cpu="2"))
+        cell.run()
+        assert cell.nodes() == {"team/big": "", "team/new": "n1"}
+        cell.apply(node("n2", cpu="2"))
+        cell.run()
+        placed = cell.says[-1]
+        assert isinstance(placed, decisions.PodPlaced)
+        assert (placed.pod, placed.node) == ("team/big", "n2")
+        attempts.append(placed.attempts)
+    assert attempts[0] == attempts[1] > 4
+
+
+def test_the_order_of_pods_survives_a_restart() -> None:
+    """Those that wait longer go first, and those that have not been tried in the order in which they were made."""
+    cell = PlacementCell(node("n1", cpu="1"), pod("z", cpu="2"))
+    cell.run()
+    cell.log.now_ms = UnixMs(cell.log.now_ms + 60_000)
+    cell.apply(pod("y", cpu="2"))
+    cell.run()
+    cell.log.now_ms = UnixMs(cell.log.now_ms + 60_000)
+    made = {"x": "2033-05-18T03:33:20Z", "w": "2033-05-18T03:33:21Z"}
+    late = [pod(name, cpu="2") for name in ("w", "x")]
+    for each in late:
+        each["metadata"]["creationTimestamp"] = made[each["metadata"]["name"]]
+    cell.log.now_ms = UnixMs(2_000_000_000_000 + 60_000)
+    cell.apply(*late, node("n2", cpu="9"))
+    cell.crash()
+    placed = [event.pod for event in cell.decide() if isinstance(event, decisions.PodPlaced)]
+    assert placed == ["team/z", "team/y", "team/x", "team/w"]
+
+
+def test_the_next_scan_begins_where_the_last_one_ended() -> None:
+    """Of more than a hundred nodes not all are looked at; a restarted scheduler goes on with the next ones."""
+    cells = [PlacementCell(*(node(f"n{number:03}") for number in range(300))) for _ in range(2)]
+    for number, cell in enumerate(cells):
+        for name in "abcde":
+            cell.apply(pod(name))
+            cell.run()
+            if number:
+                cell.crash()
+    starts = [[event.scan_start for event in cell.says if isinstance(event, decisions.PodPlaced)] for cell in cells]
+    assert starts[0] == starts[1]
+    assert len({*starts[0]}) > 1
+    assert cells[0].nodes() == cells[1].nodes()

@@ -7,18 +7,21 @@ shows the result, or is gone. `Tables.pods` follows too, where a pod is in it: t
 
 from typing import Any, Final, Never
 
+from msgspec.structs import replace
+
 from headgate.core.fold import nodes
 from headgate.core.fold.extenders import forget
 from headgate.core.fold.quarantine import KIND_OF
 from headgate.core.kubernetes.pod_manifests import SCHEDULER_ERROR, shown_node, shown_nomination
 from headgate.core.state.handlers import EventHandlers
-from headgate.core.state.tables import PlacementRecord, PlacementVerdict, PostFilterWrite, State, write_key
+from headgate.core.state.tables import PlacementRecord, PlacementVerdict, PostFilterWrite, State, Tries, write_key
 from headgate.events import decisions, effects, facts
 from headgate.events.commit import Commit
 from headgate.events.ids import PodKey, Seq, Uid, UnixMs
 
 PODS: Final = "pods"
-"""The resource."""
+NODES: Final = "nodes"
+"""The resources."""
 
 
 def _configuration_observed(
@@ -81,7 +84,7 @@ def _pod_observed(state: State, key: PodKey, pod: dict[str, Any]) -> None:
         _help_no_more(state, key)
         record.node, record.bound, record.writes, record.prepared = "", False, (), False
         record.waits_ms, record.placed_at_ms = 0, UnixMs(0)
-        record.nominated, record.verdict, record.refusals = None, None, 0
+        record.nominated, record.verdict, record.refusals, record.tries = None, None, 0, None
         _drop_if_empty(state, key, record)
     elif record.nominated == shown_nomination(pod):
         record.nominated = None
@@ -139,6 +142,9 @@ def _placed(state: State, event: decisions.PodPlaced, commit: Commit, seq: Seq) 
     if record is not None and not record.bound:
         record.node, record.writes, record.prepared, record.waits_ms = event.node, event.writes, False, event.waits_ms
         record.verdict, record.placed_at_ms = None, commit.time_ms
+        if event.attempts:
+            record.tries = replace(record.tries or Tries(), attempts=event.attempts, at_ms=commit.time_ms)
+            _scanned(state, event)
         if event.writes or event.waits_ms:
             _nominate(state, event.pod, record, event.node)
         else:
@@ -159,6 +165,7 @@ def _withdrawn(state: State, event: decisions.PodWithdrawn, commit: Commit, seq:
     if record is not None and not record.bound and record.node == event.node:
         _unplace(state, event.pod, record)
         record.verdict = PlacementVerdict(reason=event.reason, message=event.message, at_ms=commit.time_ms)
+        _put_off(record, commit.time_ms)
     nodes.unplace_pod(state, event.pod, event.uid, seq, refused=False)
 
 
@@ -182,10 +189,34 @@ def _unschedulable(state: State, event: decisions.PodUnschedulable, commit: Comm
         record.verdict = PlacementVerdict(
             reason=event.reason, message=event.message, refusals=event.refusals, at_ms=commit.time_ms
         )
+        if event.attempts:
+            _count(record, event, commit.time_ms)
+            _scanned(state, event)
         _help_no_more(state, event.pod)
         for write in event.writes:
             asked = PostFilterWrite(pod=event.pod, uid=event.uid, write=write)
             state.post_filter_writes[write_key(write.kind, write.name)] = asked
+
+
+def _tried(state: State, event: decisions.PodTried, commit: Commit, seq: Seq) -> None:
+    record = _known(state, event.pod, event.uid)
+    if record is not None and not record.node:
+        _count(record, event, commit.time_ms)
+
+
+def _count(record: PlacementRecord, event: decisions.PodUnschedulable | decisions.PodTried, at_ms: UnixMs) -> None:
+    record.tries = Tries(attempts=event.attempts, failures=event.failures, errors=event.errors, at_ms=at_ms)
+
+
+def _scanned(state: State, event: decisions.PodPlaced | decisions.PodUnschedulable) -> None:
+    """The next search begins where this one has ended."""
+    state.scan_start = (event.scan_start + event.scanned) % max(1, len(state.objects.get(NODES, ())))
+
+
+def _put_off(record: PlacementRecord, at_ms: UnixMs) -> None:
+    """What was decided about a pod could not be carried out: its next attempt is put off as after an error."""
+    if record.tries is not None:
+        record.tries = replace(record.tries, errors=record.tries.errors + 1, at_ms=at_ms)
 
 
 def _nominated(state: State, event: decisions.PodNominated, commit: Commit, seq: Seq) -> None:
@@ -219,6 +250,7 @@ def _bind_rejected(state: State, event: effects.PodBindRejected, commit: Commit,
         _unplace(state, event.pod, record)
         record.refusals += 1
         record.verdict = PlacementVerdict(reason=SCHEDULER_ERROR, message=event.message, at_ms=commit.time_ms)
+        _put_off(record, commit.time_ms)
     nodes.unplace_pod(state, event.pod, event.uid, seq, refused=True)
 
 
@@ -233,6 +265,9 @@ def _preemption_rejected(state: State, event: effects.PodPreemptionRejected, com
     if record is not None and record.preempted_by == event.by:
         record.preempted_by, record.budgeted, record.preempted = PodKey(""), False, False
         _drop_if_empty(state, event.pod, record)
+        preemptor = state.placements.get(event.by)
+        if preemptor is not None and not preemptor.node:
+            _put_off(preemptor, commit.time_ms)
 
 
 def _write_rejected(state: State, event: effects.PodWriteRejected, commit: Commit, seq: Seq) -> None:
@@ -251,6 +286,7 @@ HANDLERS = (
     .on(decisions.PodPrepared, _prepared)
     .on(decisions.PodWithdrawn, _withdrawn)
     .on(decisions.PodUnschedulable, _unschedulable)
+    .on(decisions.PodTried, _tried)
     .on(decisions.PodNominated, _nominated)
     .on(effects.PodBound, _bound)
     .on(effects.PodBindRejected, _bind_rejected)

@@ -37,8 +37,8 @@ QUEUE_DECISIONS_SINCE: Final = 3
 STATUSES_SINCE: Final = 1
 PLACEMENTS_SINCE: Final = 3
 """Before, the binder has placed pods, on the first node that they fit on."""
-HELPING_WRITES_SINCE: Final = 4
-"""Before, the verdict on a pod did not have what is written to help it (`PodUnschedulable.writes`)."""
+PLACEMENT_PARTS_SINCE: Final = 4
+"""Before, decisions on pods did not have how many nodes were looked at, nor verdicts what is written to help."""
 BINDINGS_SINCE: Final = 0
 FIRST_FITS_SINCE: Final = 0
 JOB_RUNS_SINCE: Final = 0

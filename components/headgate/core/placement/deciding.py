@@ -10,7 +10,7 @@ Only what changes is an event. A pod that was tried before with the same result 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -22,10 +22,9 @@ from headgate.core.placement.configuration.profiles import Profiles, Registry, r
 from headgate.core.placement.extenders.calls import NO_ANSWERS
 from headgate.core.placement.extenders.requests import ExtenderAsk
 from headgate.core.placement.framework.cycle import PlacementCycle
-from headgate.core.placement.framework.plugin import ObjectWrite, PostFiltered
+from headgate.core.placement.framework.plugin import PostFiltered
 from headgate.core.placement.framework.runtime import Framework
-from headgate.core.placement.framework.status import Code, PluginStatus, unresolvable
-from headgate.core.placement.messages import fit_error
+from headgate.core.placement.framework.status import Code
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.kinds import OTHERS
 from headgate.core.placement.plugins.registry import REGISTRY
@@ -33,11 +32,12 @@ from headgate.core.placement.plugins.volume_binding import NAME as VOLUME_BINDIN
 from headgate.core.placement.plugins.volume_binding import VolumeBindingArgs
 from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.preemption_budgets import UNPROTECTED, Budgets
+from headgate.core.placement.refused import UNSCHEDULABLE, PodRefused, patches, refused_by, refused_of
 from headgate.core.placement.scan import NodeOrder
 from headgate.core.placement.view import PlacementChange, PlacementView
 from headgate.core.state.tables import PlacementRecord, PlacementVerdict, State, write_key
 from headgate.events import decisions
-from headgate.events.decisions import ObjectPatch, PluginRefusal, Victim
+from headgate.events.decisions import ObjectPatch, Victim
 from headgate.events.extenders import ExtenderAnswer
 from headgate.events.ids import PodKey, Uid, UnixMs
 
@@ -48,8 +48,6 @@ PlacementEvent = (
     | decisions.PodUnschedulable
     | decisions.PodNominated
 )
-
-UNSCHEDULABLE: Final = "Unschedulable"
 
 
 class PodDecision(msgspec.Struct, frozen=True):
@@ -69,17 +67,6 @@ class PodDecision(msgspec.Struct, frozen=True):
     next_start: int
     changes: tuple[PlacementChange, ...]
     asks: tuple[ExtenderAsk, ...] = ()
-
-
-class _Refused(msgspec.Struct, frozen=True):
-    """Why a pod was not placed."""
-
-    reason: str
-    message: str
-    refusals: tuple[PluginRefusal, ...] = ()
-    rejectors: tuple[str, ...] = ()
-    pending: tuple[str, ...] = ()
-    writes: tuple[ObjectPatch, ...] = ()
 
 
 class PlacementDecider:
@@ -122,32 +109,34 @@ class PlacementDecider:
         made = self.attempted(pod, scan_start)
         if made.asks:
             return PodDecision((), False, (), (), scan_start, (), made.asks)
-        next_start = (scan_start + made.looked) % max(1, len(self.view.cluster.columns.rows))
+        nodes = max(1, len(self.view.cluster.columns.rows))
+        next_start = (scan_start + made.looked) % nodes
+        scanned = made.looked if made.looked < nodes else 0
         if made.node:
             node = self.view.cluster.node(made.node)
             assert node is not None, f"{made.node} is gone"
-            placed = self._place(framework, made.cycle, node, scan_start)
+            placed = self._place(framework, made.cycle, node, scan_start, scanned)
             if isinstance(placed, decisions.PodPlaced):
                 changes = self._suppose((placed,))
                 return PodDecision((placed,), True, (), (), next_start, tuple(changes))
             refused, nominations = placed, self._nominations(pod, "", None, scan_start)
         else:
-            refused = _refused(made)
+            refused = refused_of(made)
             nominations = self._nominations(pod, made.nominated, made.post_filtered, scan_start)
-        events: tuple[PlacementEvent, ...] = (*self._verdict(pod, refused, scan_start), *nominations)
+        events: tuple[PlacementEvent, ...] = (*self._verdict(pod, refused, scan_start, scanned), *nominations)
         changes = self._suppose(events)
         return PodDecision(events, False, refused.rejectors, refused.pending, next_start, tuple(changes))
 
     # --- pods that got a node --------------------------------------------------------------------------------------
 
     def _place(
-        self, framework: Framework, cycle: PlacementCycle, node: NodeInfo, scan_start: int
-    ) -> decisions.PodPlaced | _Refused:
+        self, framework: Framework, cycle: PlacementCycle, node: NodeInfo, scan_start: int = 0, scanned: int = 0
+    ) -> decisions.PodPlaced | PodRefused:
         """Reserve, Permit, and what is to be written before the pod is bound."""
         pod, cluster = cycle.pod, self.view.cluster
         reserved = framework.binding.reserve(cycle, node)
         if not reserved.status.is_success:
-            return _refused_by(reserved.status)
+            return refused_by(reserved.status)
         permission = framework.binding.permit(cycle, node)
         if permission.waits_ms_max:
             return decisions.PodPlaced(
@@ -156,9 +145,10 @@ class PlacementDecider:
                 node=node.name,
                 scan_start=scan_start,
                 waits_ms=max(1, *permission.waits_ms_max.values()),
+                scanned=scanned,
             )
         if not permission.status.is_success:
-            return _refused_by(permission.status)
+            return refused_by(permission.status)
         before = [(each, cluster.objects(each.kind).get(each.key)) for each in reserved.assumed]
         for assumed, _ in before:
             cluster.put(assumed.kind, assumed.key, assumed.object)
@@ -166,18 +156,21 @@ class PlacementDecider:
         for assumed, found in before:
             cluster.put(assumed.kind, assumed.key, found)
         if said.status.code not in (Code.SUCCESS, Code.WAIT):
-            return _refused_by(said.status)
+            return refused_by(said.status)
         return decisions.PodPlaced(
             pod=PodKey(pod.key),
             uid=Uid(pod.uid),
             node=node.name,
             scan_start=scan_start,
-            writes=_patches(said.writes),
+            writes=patches(said.writes),
+            scanned=scanned,
         )
 
     # --- pods that did not -----------------------------------------------------------------------------------------
 
-    def _verdict(self, pod: PodInfo, refused: _Refused, scan_start: int) -> tuple[decisions.PodUnschedulable, ...]:
+    def _verdict(
+        self, pod: PodInfo, refused: PodRefused, scan_start: int, scanned: int
+    ) -> tuple[decisions.PodUnschedulable, ...]:
         """The verdict, unless the log has it; if there are answers of extenders, it ends what they are for."""
         record = self.view.record_of(PodKey(pod.key))
         known = record.verdict if record is not None and record.uid == pod.uid else None
@@ -194,6 +187,7 @@ class PlacementDecider:
                 refusals=refused.refusals,
                 scan_start=scan_start,
                 writes=refused.writes,
+                scanned=scanned,
             ),
         )
 
@@ -281,14 +275,14 @@ class PlacementDecider:
         framework, node = self.framework_of(pod), self.view.cluster.node(record.node)
         if framework is None:
             missing = f"no profile of the KubeSchedulerConfiguration is named {pod.spec.scheduler_name}"
-            return _withdrawn(pod, record, _Refused(SCHEDULER_ERROR, missing))
+            return _withdrawn(pod, record, PodRefused(SCHEDULER_ERROR, missing))
         if node is None:
-            return _withdrawn(pod, record, _Refused(SCHEDULER_ERROR, f'node "{record.node}" not found'))
+            return _withdrawn(pod, record, PodRefused(SCHEDULER_ERROR, f'node "{record.node}" not found'))
         cycle = framework.cycle(pod)
         framework.pre_filter(cycle)
         if record.waits_ms:
-            placed = self._place(framework, cycle, node, 0)
-            if isinstance(placed, _Refused):
+            placed = self._place(framework, cycle, node)
+            if isinstance(placed, PodRefused):
                 return _withdrawn(pod, record, placed)
             return None if placed.waits_ms else placed
         if not all(self._is_written(write) for write in record.writes):
@@ -297,7 +291,7 @@ class PlacementDecider:
         if said.status.code == Code.WAIT:
             return None
         if not said.status.is_success:
-            return _withdrawn(pod, record, _refused_by(said.status))
+            return _withdrawn(pod, record, refused_by(said.status))
         return decisions.PodPrepared(pod=PodKey(pod.key), uid=Uid(pod.uid), node=record.node)
 
     def _is_written(self, write: ObjectPatch) -> bool:
@@ -341,17 +335,17 @@ class PlacementDecider:
         return changes
 
 
-def _withdrawn(pod: PodInfo, record: PlacementRecord, why: _Refused) -> decisions.PodWithdrawn:
+def _withdrawn(pod: PodInfo, record: PlacementRecord, why: PodRefused) -> decisions.PodWithdrawn:
     return decisions.PodWithdrawn(
         pod=PodKey(pod.key), uid=Uid(pod.uid), node=record.node, reason=why.reason, message=why.message
     )
 
 
-def _late(record: PlacementRecord) -> _Refused:
+def _late(record: PlacementRecord) -> PodRefused:
     if record.waits_ms:
-        return _Refused(UNSCHEDULABLE, f"rejected due to timeout after waiting {record.waits_ms / 1000:g}s at Permit")
+        return PodRefused(UNSCHEDULABLE, f"rejected due to timeout after waiting {record.waits_ms / 1000:g}s at Permit")
     message = f'running PreBind plugin "{VOLUME_BINDING}": binding volumes: context deadline exceeded'
-    return _Refused(SCHEDULER_ERROR, message)
+    return PodRefused(SCHEDULER_ERROR, message)
 
 
 def _contains(found: Any, wanted: Any) -> bool:
@@ -363,28 +357,3 @@ def _contains(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, list | tuple):
         return isinstance(found, list | tuple) and all(any(_contains(each, one) for each in found) for one in wanted)
     return bool(found == wanted)
-
-
-def _refused(made: PlacementAttempt) -> _Refused:
-    """What an attempt without a node says."""
-    refusals = (
-        PluginRefusal(plugin=plugin, reason=reason, nodes=nodes)
-        for (plugin, reason), nodes in sorted(made.refusals.items())
-    )
-    pending = (status.plugin for status, _ in made.verdicts.counts() if status.code == Code.PENDING)
-    writes = _patches(made.post_filtered.writes) if made.post_filtered is not None else ()
-    return _Refused(made.reason, made.message, tuple(refusals), made.rejectors, tuple(dict.fromkeys(pending)), writes)
-
-
-def _patches(writes: Iterable[ObjectWrite]) -> tuple[ObjectPatch, ...]:
-    return tuple(ObjectPatch(kind=write.kind, name=write.key, patch=dict(write.patch)) for write in writes)
-
-
-def _refused_by(status: PluginStatus) -> _Refused:
-    """What a plugin says of the node that was chosen (a FitError over that one node), or its error."""
-    refusals = tuple(PluginRefusal(plugin=status.plugin, reason=reason, nodes=1) for reason in status.reasons)
-    if not status.is_rejected:
-        return _Refused(SCHEDULER_ERROR, status.message, refusals)
-    message = fit_error(1, "", ((status, 1),), unresolvable(), "")
-    pending = (status.plugin,) if status.code == Code.PENDING else ()
-    return _Refused(UNSCHEDULABLE, message, refusals, (status.plugin,), pending)

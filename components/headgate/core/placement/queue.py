@@ -132,6 +132,14 @@ class Queue:
         self._to_active(queued)
         return [Move(pod.key, None, queued.place)]
 
+    def resume(self, queued: QueuedPod, now_ms: UnixMs) -> None:
+        """
+        A pod that another queue has had, which is gone: it goes on where it was.
+
+        What has happened meanwhile is not known, so that it may be tried as soon as its backoff is over.
+        """
+        self._requeue(queued, _Strategy.AFTER_BACKOFF, now_ms)
+
     def update(self, old: PodInfo, new: PodInfo, now_ms: UnixMs) -> list[Move]:
         """A pod without a node has changed."""
         flight = self._in_flight.get(new)

@@ -87,6 +87,12 @@ def backoff_end_ms(limits: QueueLimits, queued: QueuedPod) -> UnixMs:
     return window_of(UnixMs(queued.queued_ms + backoff_ms(limits, failures)))
 
 
+def is_put_off(limits: QueueLimits, queued: QueuedPod) -> bool:
+    """Whether the last failure of a pod has made its backoff longer."""
+    failures = queued.errors or queued.failures
+    return backoff_ms(limits, failures) > backoff_ms(limits, failures - 1)
+
+
 def is_backing_off(limits: QueueLimits, queued: QueuedPod, now_ms: UnixMs) -> bool:
     """Whether the backoff of a pod is on."""
     return backoff_end_ms(limits, queued) >= window_of(now_ms)

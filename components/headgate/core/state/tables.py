@@ -416,6 +416,19 @@ class PlacementVerdict(Note, frozen=True):
     at_ms: UnixMs = UnixMs(0)
 
 
+class Tries(Note, frozen=True):
+    """
+    How often a pod was tried, as far as that puts off its next attempt, and when last.
+
+    `failures` counts rejections, `errors` the errors since the last of those, refused bindings and the like among them.
+    """
+
+    attempts: int = 0
+    failures: int = 0
+    errors: int = 0
+    at_ms: UnixMs = UnixMs(0)
+
+
 class PlacementRecord(Record):
     """
     What is decided about a pod and not yet shown by its object.
@@ -425,8 +438,8 @@ class PlacementRecord(Record):
     the node that the pod is to get once the victims are gone, or its volumes are bound. None when the one that the
     object shows is in force. `verdict` is why the pod was not placed when it was tried last. A pod with `preempted_by`
     has to go for that pod, and is evicted if it is `budgeted`; `preempted` once the API server has accepted that.
-    `refusals` counts refused bindings. With `waits_ms` it is held back by plugins for so long at most, from
-    `placed_at_ms` on.
+    `refusals` counts refused bindings. `tries` are its attempts, None in logs of versions that do not count them. With
+    `waits_ms` it is held back by plugins for so long at most, from `placed_at_ms` on.
     """
 
     uid: Uid
@@ -442,6 +455,7 @@ class PlacementRecord(Record):
     budgeted: bool = False
     preempted: bool = False
     refusals: int = 0
+    tries: Tries | None = None
 
     @property
     def is_bindable(self) -> bool:
@@ -660,6 +674,8 @@ class Tables(Record):
     objects: dict[str, dict[str, dict[str, Any]]] = {}
     """The objects that placement reads: by the plural name of the resource, then by name or `<namespace>/<name>`."""
     placements: dict[PodKey, PlacementRecord] = {}
+    scan_start: int = 0
+    """At which node, counted in the order of the nodes, the next search for a node for a pod begins."""
     post_filter_writes: dict[str, PostFilterWrite] = {}
     """By `<kind>/<name>` of the object, for as long as it has not changed: one each, the last that was decided."""
     extender_answers: dict[PodKey, dict[str, ExtenderAnswer]] = {}

@@ -3,10 +3,10 @@ Placements: each pod that was tried got what the state says, and was bound to no
 
 What an attempt decides follows from the state, from where its scan starts, which is recorded, and from the decisions
 before it in the same commit. The order of pods does not: it is taken from the record, as are attempts that changed
-nothing, which have no record and no effect. So each recorded event is decided again after those before it, and node,
-message, refusals, nomination and victims must be equal. What was decided about placed pods that waited (prepared,
-withdrawn, let go) is decided again with the time of the commit. Extenders are not asked: their answers are in the
-state that a decision names.
+nothing, which have no effect but on when a pod is tried again, and the numbers of attempts. So each recorded event is
+decided again after those before it, and node, message, refusals, nomination and victims must be equal. What was decided
+about placed pods that waited (prepared, withdrawn, let go) is decided again with the time of the commit. Extenders are
+not asked: their answers are in the state that a decision names.
 
 Without a KubeSchedulerConfiguration the binder places pods; see `first_fits`. With one it places none.
 """
@@ -18,7 +18,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from headgate.core.config.fields import ConfigurationError
-from headgate.core.log.rules_version import BINDINGS_SINCE, HELPING_WRITES_SINCE, PLACEMENTS_SINCE, decides_alike
+from headgate.core.log.rules_version import BINDINGS_SINCE, PLACEMENT_PARTS_SINCE, PLACEMENTS_SINCE, decides_alike
 from headgate.core.placement.configuration.profiles import Registry
 from headgate.core.placement.deciding import PlacementDecider, PlacementEvent
 from headgate.core.placement.plugins.registry import REGISTRY
@@ -54,8 +54,8 @@ class PlacementCheck:
         self._decider: PlacementDecider | None = None
         self._has_begun = {Producer.SCHEDULER: False, Producer.BINDER: False}
         self._knows = {Producer.SCHEDULER: False, Producer.BINDER: False}
-        self._names_writes = False
-        """Whether the verdicts of this term have what is written to help a pod."""
+        self._has_parts = False
+        """Whether the decisions of this term have all their parts (`PLACEMENT_PARTS_SINCE`)."""
         self._configured_at: Seq | None = None
         """Since when the scheduler places pods, and nobody else does; None while it does not."""
         self._due: dict[Seq, tuple[UnixMs, list[PlacementEvent]]] = {}
@@ -80,7 +80,7 @@ class PlacementCheck:
                 self._has_begun[producer] = True
                 self._knows[producer] = decides_alike(producer, election.rules, since)
                 if producer is Producer.SCHEDULER:
-                    self._names_writes = election.rules >= HELPING_WRITES_SINCE
+                    self._has_parts = election.rules >= PLACEMENT_PARTS_SINCE
         if not state.scheduler_configuration:
             self._configured_at = None
         elif self._configured_at is None:
@@ -113,7 +113,7 @@ class PlacementCheck:
         while len(made) < len(recorded):
             made.extend(_decided(self._decider, recorded[len(made)], time_ms) or (None,))
         self._decider.forget()
-        return made if self._names_writes else [_without_writes(each) for each in made]
+        return made if self._has_parts else [_without_parts(each) for each in made]
 
     def compare(self, state: State, logged: LoggedCommit) -> Iterator[ReplayDifference]:  # noqa: ARG002 (see Check)
         """See `Check`."""
@@ -177,11 +177,28 @@ def _decided(decider: PlacementDecider, event: PlacementEvent, time_ms: UnixMs) 
     pod = decider.pod_to_place(event.pod)
     if pod is None or isinstance(event, decisions.PodPrepared | decisions.PodWithdrawn):
         return ()
-    return decider.decide(pod, event.scan_start).events
+    return [_counted_as(event, made) for made in decider.decide(pod, event.scan_start).events]
 
 
-def _without_writes(event: PlacementEvent | None) -> PlacementEvent | None:
-    return replace(event, writes=()) if isinstance(event, decisions.PodUnschedulable) else event
+def _counted_as(event: PlacementEvent, made: PlacementEvent) -> PlacementEvent:
+    """What is decided again, with the numbers of attempts as recorded: not all attempts are."""
+    match event, made:
+        case decisions.PodUnschedulable(), decisions.PodUnschedulable():
+            return replace(made, attempts=event.attempts, failures=event.failures, errors=event.errors)
+        case decisions.PodPlaced(), decisions.PodPlaced():
+            return replace(made, attempts=event.attempts)
+        case _:
+            return made
+
+
+def _without_parts(event: PlacementEvent | None) -> PlacementEvent | None:
+    match event:
+        case decisions.PodUnschedulable():
+            return replace(event, writes=(), scanned=0)
+        case decisions.PodPlaced():
+            return replace(event, scanned=0)
+        case _:
+            return event
 
 
 def _difference(what: str, at: Position, event: Event, replayed: str) -> ReplayDifference:

@@ -28,7 +28,7 @@ from headgate.core.verification.check import NOTHING, Check, OtherRules, ReplayD
 from headgate.core.verification.placements import PLACEMENT_EVENTS
 from headgate.events.base import Producer
 from headgate.events.commit import Commit, LoggedCommit, Position, decode_entry, encode_event
-from headgate.events.decisions import CycleDecided, WorkloadSkipped
+from headgate.events.decisions import CycleDecided, PodTried, WorkloadSkipped
 from headgate.events.effects import DivergenceFound, LeaderElected, ObjectQuarantined, ObjectReleased, SnapshotTaken
 from headgate.events.extenders import ExtenderAnswered
 from headgate.events.ids import Seq
@@ -244,7 +244,7 @@ class Replay:
         recorded = tuple(map(encode_event, events))
         if any(isinstance(event, ObjectQuarantined | ObjectReleased) for event in events):
             return
-        if events and all(isinstance(event, (*PLACEMENT_EVENTS, ExtenderAnswered)) for event in events):
+        if events and all(isinstance(event, (*PLACEMENT_EVENTS, PodTried, ExtenderAnswered)) for event in events):
             return  # PlacementCheck compares what is decided. What an extender answers follows from nothing.
         if type(cycle) is not CycleDecided:
             yield ReplayDifference(

@@ -110,6 +110,7 @@ _Unheard = (
     | decisions.PodPrepared
     | decisions.PodWithdrawn
     | decisions.PodUnschedulable
+    | decisions.PodTried
     | decisions.PodNominated
     | effects.LeaderElected
     | effects.PodBound

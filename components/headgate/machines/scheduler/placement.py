@@ -3,12 +3,13 @@ The part of the scheduler's machine that places pods: who is tried when, and wha
 
 The queue says which pod is next, `PlacementDecider` decides it on the view of the state, and each decision is supposed
 before the next one is taken. One commit has the decisions of at most ATTEMPTS_MAX attempts. An attempt with the verdict
-that the log has already changes only the queue.
+that the log has already changes only the queue; it is recorded (`pod.tried`) if it puts off the next one for longer.
 
-The queue is not in the log. It is derived from the state: every pod that has no node is active once, so that nobody is
-forgotten; then events, pauses and the longest wait bring a pod back (`headgate.core.placement.queue`). Whatever takes a
-node from a pod again (a refused binding, a placement withdrawn) puts it back after a pause, as does a victim that could
-not be preempted to the pod that needs its place.
+The queue is not in the log. It is derived from the state (`queue_of`): every pod that has no node is to be tried once
+its backoff is over, in the order and after as many attempts as the log has, so that nobody is forgotten and nobody is
+tried sooner for a change of the leader; then events, pauses and the longest wait bring a pod back
+(`headgate.core.placement.queue`). Whatever takes a node from a pod again (a refused binding, a placement withdrawn)
+puts it back after a pause, as does a victim that could not be preempted to the pod that needs its place.
 
 An attempt that lacks answers of extenders ends with calls. Its pod stays the one that is tried, and no other one is,
 until the answers are in the log, each by a commit of its own; then it is tried again from the start of the same scan.
@@ -17,13 +18,15 @@ Nothing exists of this while the log has no KubeSchedulerConfiguration. One that
 object that a machine fails over.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from headgate.core.fold.quarantine import KINDS as QUARANTINE_KINDS
 from headgate.core.fold.quarantine import is_aside
+from headgate.core.kubernetes.conditions import parse_rfc3339
 from headgate.core.machine.contract import AskExtender, Completed
 from headgate.core.machine.listeners import Listeners
 from headgate.core.placement.configuration.profiles import Registry
@@ -34,16 +37,16 @@ from headgate.core.placement.objects.kinds import NODES, PODS
 from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.queue import Queue
 from headgate.core.placement.queue_changes import node_changed, object_changed, pod_changed
-from headgate.core.placement.queue_entry import QueuedPod, QueueLimits
+from headgate.core.placement.queue_entry import QueuedPod, QueueLimits, is_put_off
 from headgate.core.placement.queue_events import ASSIGNED_POD_GONE
 from headgate.core.placement.queue_hints import queue_profile
 from headgate.core.placement.view import OfPlacement, PlacementChange, PlacementFact
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import State
-from headgate.events import effects, facts
+from headgate.events import decisions, effects, facts
 from headgate.events.base import Producer
 from headgate.events.extenders import ExtenderAnswered
-from headgate.events.ids import PodKey, UnixMs
+from headgate.events.ids import PodKey, Uid, UnixMs
 from headgate.machines.scheduler.extender_calls import ExtenderCallsUnderWay
 
 ATTEMPTS_MAX: Final = 256
@@ -54,6 +57,10 @@ _RESOURCES: Final = {each.value.rpartition("/")[2]: each for each in EventResour
 """By kind: what its events are called."""
 
 
+SchedulerEvent = PlacementEvent | decisions.PodTried
+"""What the scheduler appends about pods."""
+
+
 class PlacementStep(msgspec.Struct, frozen=True):
     """
     What is next: events for one commit, or calls of extenders, never both.
@@ -61,7 +68,7 @@ class PlacementStep(msgspec.Struct, frozen=True):
     `wake_ms` is when to decide again at the latest; None for not before anything happens.
     """
 
-    events: tuple[PlacementEvent | ExtenderAnswered, ...] = ()
+    events: tuple[SchedulerEvent | ExtenderAnswered, ...] = ()
     calls: tuple[AskExtender, ...] = ()
     wake_ms: UnixMs | None = None
 
@@ -104,6 +111,39 @@ class PodPlacements:
         return self._running.decide(now_ms)
 
 
+def queue_of(decider: PlacementDecider, limits: QueueLimits, now_ms: UnixMs) -> Queue:
+    """The queue as it follows from the state: all pods that wait for a node, as they were tried."""
+    profiles = {name: queue_profile(framework) for name, framework in decider.frameworks.items()}
+    queue = Queue(decider.view.cluster, profiles, limits)
+    for pod in sorted(decider.view.cluster.pods.values(), key=lambda each: each.key):
+        if not pod.node_name and queue.is_ours(pod):
+            queue.resume(resumed(decider, pod, now_ms), now_ms)
+    return queue
+
+
+def resumed(decider: PlacementDecider, pod: PodInfo, now_ms: UnixMs) -> QueuedPod:
+    """
+    A pod as the log knows of its attempts.
+
+    One that has not been tried yet has come when it was created, as far as its object says so.
+    """
+    record = decider.view.record_of(PodKey(pod.key))
+    tries = record.tries if record is not None and record.uid == pod.uid else None
+    if record is None or tries is None:
+        created = pod.object.metadata.creation_timestamp
+        came_ms = min(parse_rfc3339(created), now_ms) if created else now_ms
+        return QueuedPod(pod, came_ms, errors=record.refusals if record is not None else 0)
+    refusals = record.verdict.refusals if record.verdict is not None and not tries.errors else ()
+    return QueuedPod(
+        pod,
+        tries.at_ms,
+        attempts=tries.attempts,
+        failures=tries.failures,
+        errors=tries.errors,
+        rejectors=tuple(sorted({each.plugin for each in refusals})),
+    )
+
+
 class _Running:
     """Placement by one configuration."""
 
@@ -113,15 +153,12 @@ class _Running:
         self._decider = PlacementDecider(state, registry)
         self._view = self._decider.view
         profiles = self._decider.profiles
-        self._queue = Queue(
-            self._view.cluster,
-            {name: queue_profile(framework) for name, framework in self._decider.frameworks.items()},
-            QueueLimits(
-                backoff_ms_initial=1000 * profiles.initial_backoff_s, backoff_ms_max=1000 * profiles.max_backoff_s
-            ),
+        self._limits = QueueLimits(
+            backoff_ms_initial=1000 * profiles.initial_backoff_s, backoff_ms_max=1000 * profiles.max_backoff_s
         )
+        self._queue = queue_of(self._decider, self._limits, now_ms)
         self._now_ms = now_ms
-        self._scan_start = 0
+        self._scan_start = state.scan_start
         self._asking: QueuedPod | None = None
         """The pod whose attempt goes on when extenders have answered. It is in flight in the queue."""
         self._placed: dict[PodKey, QueuedPod] = {}
@@ -130,9 +167,6 @@ class _Running:
         """Pods that got a node and wait for something before they are bound."""
         self._is_due = True
         """Whether those are to be looked at again."""
-        for pod in sorted(self._view.cluster.pods.values(), key=lambda each: each.key):
-            if not pod.node_name and self._queue.is_ours(pod):
-                self._queue.add(pod, now_ms)
         for key in sorted(state.placements):
             self._note_waiting(key)
 
@@ -187,8 +221,9 @@ class _Running:
             return
         queued = self._placed.pop(key, None)
         if queued is None or queued.pod.uid != pod.uid:
-            record = self._view.record_of(key)
-            queued = QueuedPod(pod, self._now_ms, errors=max(0, record.refusals - 1) if record is not None else 0)
+            # The record has this error already.
+            queued = resumed(self._decider, pod, self._now_ms)
+            queued.errors = max(0, queued.errors - 1)
         self._queue.back(queued, pod, self._now_ms)
 
     # --- decisions -------------------------------------------------------------------------------------------------
@@ -203,7 +238,7 @@ class _Running:
         answer = self._calls.answer_for(self._asking_pod())
         if answer is not None:
             return PlacementStep((answer,), wake_ms=self._wake_ms())
-        events = self._follow_up()
+        events: list[SchedulerEvent] = [*self._follow_up()]
         attempts = 0
         asks: tuple[ExtenderAsk, ...] = ()
         while attempts < ATTEMPTS_MAX and not asks and (queued := self._next()) is not None:
@@ -260,7 +295,7 @@ class _Running:
                     self._tell(self._decider.suppose(event))
         return events
 
-    def _try(self, queued: QueuedPod) -> tuple[tuple[PlacementEvent, ...], tuple[ExtenderAsk, ...]]:
+    def _try(self, queued: QueuedPod) -> tuple[tuple[SchedulerEvent, ...], tuple[ExtenderAsk, ...]]:
         """Try a pod: what is to be appended, or what extenders have to be asked first."""
         key = PodKey(queued.pod.key)
         self._asking = None
@@ -279,4 +314,26 @@ class _Running:
             else:
                 self._queue.failed(queued, decided.rejectors, decided.pending, self._now_ms)
             self._tell(decided.changes)
-        return decided.events, decided.asks
+        return (() if decided.asks else self._counted(queued, decided.events)), decided.asks
+
+    def _counted(self, queued: QueuedPod, events: Sequence[PlacementEvent]) -> tuple[SchedulerEvent, ...]:
+        """What is to be appended of an attempt, with the number of attempts."""
+        key = PodKey(queued.pod.key)
+        first = events[0] if events else None
+        match first:
+            case decisions.PodPlaced():
+                return (replace(first, attempts=queued.attempts), *events[1:])
+            case decisions.PodUnschedulable():
+                counted = replace(first, attempts=queued.attempts, failures=queued.failures, errors=queued.errors)
+                return (counted, *events[1:])
+            case _ if is_put_off(self._limits, queued) and self._view.record_of(key) is not None:
+                tried = decisions.PodTried(
+                    pod=key,
+                    uid=Uid(queued.pod.uid),
+                    attempts=queued.attempts,
+                    failures=queued.failures,
+                    errors=queued.errors,
+                )
+                return (tried, *events)
+            case _:
+                return tuple(events)
