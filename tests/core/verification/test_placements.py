@@ -53,11 +53,11 @@ def whole_life() -> PlacementCell:
     bind_volume(cell)
     cell.run()
     cell.sleep()
-    cell.apply(pod("high", cpu="2", priority=9), pod("never", cpu="9"))
+    cell.apply(pod("high", cpu="2", priority=9), pod("never", cpu="9"), pod("odd", cpu="-1"))
     cell.decide()
     cell.crash()
     cell.run()
-    cell.apply(node("n9", cpu="9"))
+    cell.apply(node("n9", cpu="10"), pod("odd"))
     cell.run()
     assert "" not in cell.nodes().values()
     return cell

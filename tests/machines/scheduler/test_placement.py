@@ -233,3 +233,54 @@ def test_the_next_scan_begins_where_the_last_one_ended() -> None:
     assert starts[0] == starts[1]
     assert len({*starts[0]}) > 1
     assert cells[0].nodes() == cells[1].nodes()
+
+
+# --- pods that cannot be read --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cpu", "why"),
+    [("some", "'some' is not a quantity: write e.g. 500m, 2, 4Gi or 1e3"), ("-1", "'-1' is negative: write 0 or more")],
+)
+def test_a_pod_that_cannot_be_read_is_told_why_once(cpu: str, why: str) -> None:
+    """The message names the pod, the field and the remedy; the pod is placed when it is changed."""
+    cell = PlacementCell(node("n1"), pod("a", cpu=cpu), pod("b", cpu="3"))
+    cell.run()
+    assert cell.verdict("team/a") == f"pod team/a: spec.containers[0].resources.requests[cpu]: {why}"
+    assert cell.state.placements[PodKey("team/a")].verdict.reason == "SchedulerError"  # type: ignore[union-attr]
+    assert cell.nodes() == {"team/a": "", "team/b": "n1"}
+    said = len(cell.says)
+    cell.apply(pod("a", cpu=cpu, hostNetwork=True))
+    cell.crash()
+    cell.run()
+    assert len(cell.says) == said
+    cell.apply(pod("a", cpu="1"))
+    cell.run()
+    assert cell.nodes()["team/a"] == "n1"
+    assert cell.verdict("team/a") == ""
+
+
+def test_a_pod_that_cannot_be_read_any_more_leaves_the_queue() -> None:
+    """It is told why in place of what it was told before; what else cannot be read is another's."""
+    cell = PlacementCell(node("n1"), pod("a", cpu="9"))
+    cell.run()
+    cell.apply(pod("a", cpu="nine"))
+    cell.run()
+    assert "'nine' is not a quantity" in cell.verdict("team/a")
+    others = (pod("o", cpu="x", schedulerName="other"), pod("r", cpu="x", nodeName="n1"))
+    cell.apply(*others, node("n2", cpu="9"))
+    said = len(cell.says)
+    cell.run()
+    assert len(cell.says) == said
+    cell.log.now_ms = UnixMs(cell.log.now_ms + 600_000)
+    cell.run()
+    assert len(cell.says) == said
+
+
+def test_many_pods_that_cannot_be_read_get_their_verdicts_a_few_at_a_time() -> None:
+    """No commit has more than those of so many attempts."""
+    cell = PlacementCell(node("n1"), *(pod(f"p{number:03}", cpu="x") for number in range(600)))
+    sizes = []
+    while events := cell.decide():
+        sizes.append(len(events))
+    assert (sum(sizes), max(sizes)) == (600, 256)

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.core.kubernetes.merge_patch import merge_patched
-from headgate.core.kubernetes.pod_manifests import SCHEDULER_ERROR
+from headgate.core.kubernetes.pod_manifests import SCHEDULER_ERROR, shown_node
 from headgate.core.placement.attempt import PlacementAttempt, attempt
 from headgate.core.placement.configuration.profiles import Profiles, Registry, read_profiles
 from headgate.core.placement.extenders.calls import NO_ANSWERS
@@ -26,7 +26,7 @@ from headgate.core.placement.framework.plugin import PostFiltered
 from headgate.core.placement.framework.runtime import Framework
 from headgate.core.placement.framework.status import Code
 from headgate.core.placement.nodes import NodeInfo
-from headgate.core.placement.objects.kinds import OTHERS
+from headgate.core.placement.objects.kinds import OTHERS, PODS
 from headgate.core.placement.plugins.registry import REGISTRY
 from headgate.core.placement.plugins.volume_binding import NAME as VOLUME_BINDING
 from headgate.core.placement.plugins.volume_binding import VolumeBindingArgs
@@ -126,6 +126,23 @@ class PlacementDecider:
         events: tuple[PlacementEvent, ...] = (*self._verdict(pod, refused, scan_start, scanned), *nominations)
         changes = self._suppose(events)
         return PodDecision(events, False, refused.rejectors, refused.pending, next_start, tuple(changes))
+
+    def refuse_unreadable(self, key: PodKey) -> tuple[decisions.PodUnschedulable, ...]:
+        """The verdict on a pod that is to be placed and cannot be read; () if the log has it."""
+        problem = self.view.unreadable.get((PODS.plural, key))
+        manifest = self.view.manifest_of(PODS, key)
+        if problem is None or manifest is None or shown_node(manifest):
+            return ()
+        metadata, scheduler = manifest["metadata"], manifest.get("spec", {}).get("schedulerName", "")
+        if metadata.get("deletionTimestamp") is not None or scheduler not in self.frameworks:
+            return ()
+        message = f"pod {key}: {problem}"
+        record = self.view.record_of(key)
+        known = record.verdict if record is not None and record.uid == metadata.get("uid", "") else None
+        if known is not None and known.message == message:
+            return ()
+        uid = Uid(metadata.get("uid", ""))
+        return (decisions.PodUnschedulable(pod=key, uid=uid, reason=SCHEDULER_ERROR, message=message),)
 
     # --- pods that got a node --------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import msgspec
 from headgate.core.kubernetes.conditions import parse_rfc3339
 from headgate.core.placement.objects.metadata import MetadataObject, Owner, read
 from headgate.core.placement.objects.pods import ENDED, PodObject, PodSpecObject, PodStatusObject
-from headgate.core.placement.requests import Amounts, PodRequests, requests_of, scored_requests
+from headgate.core.placement.requests import Amounts, PodRequests, problem_of, requests_of, scored_requests
 from headgate.events.ids import UnixMs
 
 SHAPES_MAX: Final = 20_000
@@ -34,6 +34,7 @@ class PodShape:
         "namespace",
         "number",
         "priority",
+        "problem",
         "requests",
         "scored_requests",
         "spec",
@@ -51,6 +52,8 @@ class PodShape:
         """Without the node's name."""
         self.priority = spec.priority or 0
         self.requests: PodRequests = requests_of(spec, PodStatusObject())
+        self.problem = problem_of(spec)
+        """Why no pod of this shape may be placed; "" for no reason."""
         self.scored_requests: Amounts = scored_requests(spec)
         self.host_ports: tuple[HostPort, ...] = _host_ports(spec)
 

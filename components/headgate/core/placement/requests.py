@@ -26,7 +26,7 @@ from headgate.core.kubernetes.effective_requests import (
     pod_level,
 )
 from headgate.core.kubernetes.label_syntax import why_no_label_key
-from headgate.core.kubernetes.quantities import parse_quantity, to_amount
+from headgate.core.kubernetes.quantities import QuantityError, parse_quantity, to_amount
 from headgate.core.placement.objects.pods import RESIZE_PENDING, ContainerStatus, PodSpecObject, PodStatusObject
 
 Amounts = Mapping[str, int]
@@ -88,6 +88,32 @@ def requests_of(spec: PodSpecObject, status: PodStatusObject) -> PodRequests:
         nonzero_cpu_milli=to_amount(CPU, padded.get(CPU, Fraction(0))),
         nonzero_memory_bytes=to_amount(MEMORY, padded.get(MEMORY, Fraction(0))),
     )
+
+
+def problem_of(spec: PodSpecObject) -> str:
+    """
+    The first quantity that the API does not allow in what a pod requests, and what to write instead; "" for none.
+
+    The API server refuses such pods. One that got past it must not be placed: less than nothing would make room.
+    """
+    containers = (("containers", spec.containers), ("initContainers", spec.init_containers))
+    requested = [
+        (f"spec.{kind}[{index}].resources.requests", container.resources.requests)
+        for kind, found in containers
+        for index, container in enumerate(found)
+    ]
+    if spec.resources is not None:
+        requested.append(("spec.resources.requests", spec.resources.requests))
+    requested.append(("spec.overhead", spec.overhead))
+    for field, quantities in requested:
+        for name, quantity in quantities.items():
+            try:
+                is_negative = parse_quantity(quantity) < 0
+            except QuantityError as error:
+                return f"{field}[{name}]: {error}"
+            if is_negative:
+                return f"{field}[{name}]: {quantity!r} is negative: write 0 or more"
+    return ""
 
 
 def scored_requests(spec: PodSpecObject) -> dict[str, int]:

@@ -25,6 +25,7 @@ from headgate.core.placement.objects.metadata import read
 from headgate.core.placement.objects.nodes import NodeObject
 from headgate.core.placement.objects.pods import PodConditionObject, PodObject
 from headgate.core.placement.pods import PodInfo
+from headgate.core.placement.requests import problem_of
 from headgate.core.state.tables import PlacementRecord, State
 from headgate.events import decisions, effects, facts
 from headgate.events.ids import PodKey
@@ -198,9 +199,16 @@ class PlacementView:
         if manifest is None:
             return
         try:
-            self._bases[name] = self.cluster.shapes.read(manifest)
-        except (msgspec.ValidationError, QuantityError) as error:
+            base = self.cluster.shapes.read(manifest)
+        except msgspec.ValidationError as error:
             self.unreadable[PODS.plural, name] = str(error)
+        except QuantityError as error:
+            self.unreadable[PODS.plural, name] = problem_of(read(manifest, PodObject).spec) or str(error)
+        else:
+            if base.shape.problem and not base.node_name:
+                self.unreadable[PODS.plural, name] = base.shape.problem
+            else:
+                self._bases[name] = base
 
     def _follow(self, key: PodKey) -> list[PlacementChange]:
         """Show a pod, and what is written for it, as its object and its record now are."""

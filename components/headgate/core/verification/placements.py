@@ -174,6 +174,10 @@ def _decided(decider: PlacementDecider, event: PlacementEvent, time_ms: UnixMs) 
             return ()
         decider.suppose(again)
         return (again,)
+    unreadable = decider.refuse_unreadable(event.pod)
+    if unreadable:
+        decider.suppose(unreadable[0])
+        return unreadable
     pod = decider.pod_to_place(event.pod)
     if pod is None or isinstance(event, decisions.PodPrepared | decisions.PodWithdrawn):
         return ()

@@ -167,6 +167,10 @@ class _Running:
         """Pods that got a node and wait for something before they are bound."""
         self._is_due = True
         """Whether those are to be looked at again."""
+        self._unreadable: dict[PodKey, None] = {}
+        """Pods that cannot be read, and may need a verdict that says so."""
+        for resource, name in self._view.unreadable:
+            self._note_unreadable(resource, name)
         for key in sorted(state.placements):
             self._note_waiting(key)
 
@@ -177,6 +181,10 @@ class _Running:
         else:
             self._waiting.pop(key, None)
 
+    def _note_unreadable(self, resource: str, name: str) -> None:
+        if resource == PODS.plural and (resource, name) in self._view.unreadable:
+            self._unreadable[PodKey(name)] = None
+
     # --- events ----------------------------------------------------------------------------------------------------
 
     def on_event(self, event: PlacementFact | OfPlacement) -> None:
@@ -186,6 +194,7 @@ class _Running:
         if isinstance(event, facts.ObjectObserved | facts.ObjectDeleted):
             if event.resource == PODS.plural:
                 self._note_waiting(PodKey(event.name))
+                self._note_unreadable(event.resource, event.name)
             elif event.resource != NODES.plural:
                 self._is_due = True
         else:
@@ -238,14 +247,14 @@ class _Running:
         answer = self._calls.answer_for(self._asking_pod())
         if answer is not None:
             return PlacementStep((answer,), wake_ms=self._wake_ms())
-        events: list[SchedulerEvent] = [*self._follow_up()]
+        events: list[SchedulerEvent] = [*self._follow_up(), *self._refuse_unreadable()]
         attempts = 0
         asks: tuple[ExtenderAsk, ...] = ()
         while attempts < ATTEMPTS_MAX and not asks and (queued := self._next()) is not None:
             attempts += 1
             made, asks = self._try(queued)
             events += made
-        if attempts == ATTEMPTS_MAX:
+        if attempts == ATTEMPTS_MAX or self._unreadable:
             return PlacementStep(tuple(events), wake_ms=self._now_ms)
         pod = self._asking_pod()
         # What is decided is in the log before anybody is asked about what it leaves.
@@ -293,6 +302,18 @@ class _Running:
                 if event is not None:
                     events.append(event)
                     self._tell(self._decider.suppose(event))
+        return events
+
+    def _refuse_unreadable(self) -> list[PlacementEvent]:
+        """The verdicts on pods that cannot be read. Such a pod is tried once a change makes it readable."""
+        events: list[PlacementEvent] = []
+        for key in list(self._unreadable)[:ATTEMPTS_MAX]:
+            del self._unreadable[key]
+            if not is_aside(self._state, PODS.kind, key, Producer.SCHEDULER):
+                with about(PODS.kind, key):
+                    events += self._decider.refuse_unreadable(key)
+        for event in events:
+            self._tell(self._decider.suppose(event))
         return events
 
     def _try(self, queued: QueuedPod) -> tuple[tuple[SchedulerEvent, ...], tuple[ExtenderAsk, ...]]:
