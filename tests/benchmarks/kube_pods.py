@@ -1,9 +1,9 @@
 """
-`python -m tests.benchmarks.kube_pods [--pods N] [--nodes N] [--save DIR] [--json]`: pods on a real API server.
+`python -m tests.benchmarks.kube_pods [--pods N] [--nodes N] [--alone] [--save DIR] [--json]`: pods, a real API server.
 
 5,000 pods of four shapes arrive at once on 1,000 nodes that kwok plays: Headgate places them, and in the same run the
-kube-scheduler does on an equal cluster. What is printed: pods a second from the first creation to the last binding,
-writes of the scheduler for each pod, CPU for each pod of the scheduler and of the API server.
+kube-scheduler does on an equal cluster; not with `--alone`. What is printed: pods a second from the first creation to
+the last binding, writes for each pod, CPU for each pod of the scheduler, of its processes and of the API server.
 """
 
 import argparse
@@ -56,7 +56,7 @@ class MeasuredPods(msgspec.Struct, kw_only=True):
     runs: list[PodsPlaced]
 
 
-def _node(number: int) -> Json:
+def node_manifest(number: int) -> Json:
     resources = {"cpu": "16", "memory": "64Gi", "pods": "110"}
     labels = {"topology.kubernetes.io/zone": f"zone-{number % ZONES}", "kubernetes.io/hostname": f"n{number:05}"}
     return {
@@ -67,7 +67,7 @@ def _node(number: int) -> Json:
     }
 
 
-def _pod(number: int) -> Json:
+def pod_manifest(number: int) -> Json:
     """A pod of one of four shapes: plain, of a zone, spread over the zones, away from its equals."""
     app = f"app-{number % 4}-{number // 400}"
     selector = {"matchLabels": {"app": app}}
@@ -110,7 +110,7 @@ async def _count(api: Api, path: str) -> int:
 async def _cluster(folder: Path, nodes: int) -> AsyncIterator[tuple[ControlPlane, Api]]:
     async with control_plane(find_assets(), folder, options=Options(nodes=0)) as plane, aiohttp.ClientSession() as http:
         api = Api(http, plane.url, plane.token, plane.ca_file)
-        await _create(api, "/api/v1/nodes", [_node(number) for number in range(nodes)])
+        await _create(api, "/api/v1/nodes", [node_manifest(number) for number in range(nodes)])
         while True:
             if b"node.kubernetes.io/not-ready" not in await api.get("/api/v1/nodes"):
                 break
@@ -123,7 +123,7 @@ async def _place(name: str, api: Api, plane: ControlPlane, own: dict[str, int], 
     meter = Meter(api, plane.pids() | own)
     await meter.begin()
     begun = time.perf_counter()
-    await _create(api, "/api/v1/namespaces/default/pods", [_pod(number) for number in range(pods)])
+    await _create(api, "/api/v1/namespaces/default/pods", [pod_manifest(number) for number in range(pods)])
     with anyio.fail_after(DEADLINE_S):
         while True:
             if not await _count(api, "/api/v1/pods?fieldSelector=spec.nodeName%3D&resourceVersion=0"):
@@ -136,7 +136,8 @@ async def _place(name: str, api: Api, plane: ControlPlane, own: dict[str, int], 
 
 async def measure(folder: Path, options: argparse.Namespace) -> MeasuredPods:
     """Ours, then the kube-scheduler."""
-    find_kube_scheduler()
+    if not options.alone:
+        find_kube_scheduler()
     configuration = anyio.Path(folder) / "profiles.yaml"
     await configuration.parent.mkdir(parents=True, exist_ok=True)
     await configuration.write_text(CONFIGURATION)
@@ -146,14 +147,33 @@ async def measure(folder: Path, options: argparse.Namespace) -> MeasuredPods:
         async with Supervisor(up) as cell:
             await cell.wait_ready()
             own = {name: cell.pid(name) or 0 for name in (*PROCESSES, NATS)}
-            ours = await _place("Headgate", api, plane, own, options.pods)
-    async with _cluster(folder / "theirs", options.nodes) as (plane, api):
-        scheduler = await kube_scheduler(plane, folder / "scheduler", {})
-        scheduler.launch()
-        await scheduler.wait_ready()
-        theirs = await _place(KUBE_SCHEDULER, api, plane, {KUBE_SCHEDULER: scheduler.pid or 0}, options.pods)
-        await scheduler.stop()
-    return MeasuredPods(pods=options.pods, nodes=options.nodes, runs=[ours, theirs])
+            runs = [await _place("Headgate", api, plane, own, options.pods)]
+    if not options.alone:
+        async with _cluster(folder / "theirs", options.nodes) as (plane, api):
+            scheduler = await kube_scheduler(plane, folder / "scheduler", {})
+            scheduler.launch()
+            await scheduler.wait_ready()
+            runs.append(await _place(KUBE_SCHEDULER, api, plane, {KUBE_SCHEDULER: scheduler.pid or 0}, options.pods))
+            await scheduler.stop()
+    return MeasuredPods(pods=options.pods, nodes=options.nodes, runs=runs)
+
+
+def _parts(run: PodsPlaced, pods: int) -> list[Row]:
+    """CPU and memory by process, and writes by sort, of a run."""
+    costs = run.costs
+    rows = [
+        Row(
+            what=f"{run.name}: {name}",
+            figure=f"{1000 * costs.cpu_s[name] / pods:.2f} ms a pod",
+            compared=f"peak {costs.peak_mib[name]:.0f} MiB",
+        )
+        for name in run.own
+    ]
+    for request, count in sorted(costs.writes("", "events.k8s.io").items()):
+        if request.resource in OF_PODS:
+            what = f"{run.name}: {request.verb} {request.resource}, answered {request.code}"
+            rows.append(Row(what=what, figure=f"{count / pods:.2f} a pod", compared=""))
+    return rows
 
 
 def report(measured: MeasuredPods, took_s: float) -> Report:
@@ -173,6 +193,7 @@ def report(measured: MeasuredPods, took_s: float) -> Report:
                 "a pod, with the driver's creation and kwok's status",
             )
         )
+        done.rows += _parts(each, pods)
     done.notes.append(load_of_machine())
     return done
 
@@ -182,6 +203,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.kube_pods", description="Measure; judge nothing.")
     parser.add_argument("--pods", type=int, default=PODS, help=f"how many (default {PODS})")
     parser.add_argument("--nodes", type=int, default=NODES, help=f"how many (default {NODES})")
+    parser.add_argument("--alone", action="store_true", help="Headgate only, without the kube-scheduler beside it")
     run(measure, report, options_of(parser))
 
 

@@ -10,6 +10,7 @@ from tests.support.placement import node, pod
 
 from headgate.adapters.logfile import LogFileWriter, read_log_file
 from headgate.cli.source import decoded
+from headgate.core.state.manifests import encoded
 from headgate.events import decisions, effects, facts
 from headgate.events.base import Producer
 from headgate.events.ids import JobKey, PodKey, Uid, UnixMs
@@ -31,17 +32,17 @@ def written(tmp_path: Path) -> tuple[Path, int]:
     history = History()
     bridge = Producer.INFORMER_BRIDGE
     for name in ("a", "b"):
-        history.put(bridge, facts.ObjectObserved(resource="nodes", name=name, object=node(name)))
+        history.put(bridge, facts.ObjectObserved(resource="nodes", name=name, object=encoded(node(name))))
     for name, on, cpu in (("big", "a", "4"), ("p", "", "2"), ("train", "b", "1")):
         made = pod(name, on=on, spec=DEFAULTED, cpu=cpu)
-        history.put(bridge, facts.ObjectObserved(resource="pods", name=f"ns/{name}", object=made))
+        history.put(bridge, facts.ObjectObserved(resource="pods", name=f"ns/{name}", object=encoded(made)))
     history.put(bridge, facts.JobObserved(job=JobKey("ns/train"), spec=Job(uid="j", created_ms=UnixMs(1))))
     history.put(bridge, facts.SchedulerConfigurationObserved(document=CONFIGURATION))
     decided_at = history.position
     history.put(Producer.SCHEDULER, decisions.PodPlaced(pod=P, uid=UID, node="b"), decided_at=decided_at)
     history.put(Producer.BINDER, effects.PodBound(pod=P, uid=UID, node="b"))
     bound = pod("p", on="b", spec=DEFAULTED, cpu="2")
-    history.put(bridge, facts.ObjectObserved(resource="pods", name="ns/p", object=bound))
+    history.put(bridge, facts.ObjectObserved(resource="pods", name="ns/p", object=encoded(bound)))
     history.put(bridge, facts.ObjectDeleted(resource="pods", name="ns/big"))
     path = tmp_path / "log.jsonl.gz"
     with LogFileWriter(path) as writer:

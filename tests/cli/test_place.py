@@ -11,6 +11,7 @@ from tests.support.history import History
 from tests.support.placement import ZONE, node, pod
 
 from headgate.adapters.logfile import LogFileWriter
+from headgate.core.state.manifests import encoded
 from headgate.events import facts
 from headgate.events.base import Producer
 
@@ -37,7 +38,9 @@ def written(path: Path, *, configured: bool = True, **more: Any) -> Path:
         for each in manifests:
             metadata = each["metadata"]
             name = "/".join(metadata[part] for part in ("namespace", "name") if part in metadata)
-            history.put(Producer.INFORMER_BRIDGE, facts.ObjectObserved(resource=resource, name=name, object=each))
+            history.put(
+                Producer.INFORMER_BRIDGE, facts.ObjectObserved(resource=resource, name=name, object=encoded(each))
+            )
     if configured:
         history.put(Producer.INFORMER_BRIDGE, facts.SchedulerConfigurationObserved(document=CONFIGURATION | more))
     with LogFileWriter(path) as writer:

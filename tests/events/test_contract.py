@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.events import facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import (
     Commit,
@@ -47,6 +48,8 @@ def values(hint: object) -> st.SearchStrategy[typing.Any]:
         return st.booleans()
     if hint is msgspec.UnsetType:
         return st.just(msgspec.UNSET)
+    if hint == facts.Manifest:
+        return st.dictionaries(TEXT, TEXT, max_size=2).map(lambda each: msgspec.Raw(msgspec.json.encode(each)))
     if hint is type(None):
         return st.none()
     if origin is typing.Literal:

@@ -13,6 +13,7 @@ from headgate.core.log.authority import author_of, may_append
 from headgate.core.log.refusal import CommitFilter, admitted
 from headgate.core.machine.commits import next_commit
 from headgate.core.machine.contract import Append
+from headgate.core.state import sharing
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import Commit, LoggedCommit, UnreadableCommitError, commit_id, decode_entry, encode_commit
 from headgate.events.facts import NamespaceObserved
@@ -146,13 +147,13 @@ def test_a_forged_event_of_each_type_is_refused(tag: str) -> None:
     log = Signed()
     log.commit(author)
     log.commit(other)
-    before = msgspec.to_builtins(fold.tables(log.state))
+    before = msgspec.to_builtins(fold.tables(log.state), enc_hook=sharing.plain)
     commit, _ = next_commit(log.state, author, Epoch(1), Append(events=(event,)), UnixMs(log.now_ms))
     assert not log.publish(author, encode_commit(commit))
     assert not log.publish(author, log.payload(author, event, by=SIGNERS[other]))
     assert not log.publish(other, log.payload(other, event))
     assert f"that is for the {author.value} to say" in log.why
-    after = msgspec.to_builtins(fold.tables(log.state))
+    after = msgspec.to_builtins(fold.tables(log.state), enc_hook=sharing.plain)
     for table in before.keys() - {"position", "log_hash", "log_hashes", "producers", "refused"}:
         assert after[table] == before[table], table
 

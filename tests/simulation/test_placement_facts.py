@@ -5,7 +5,6 @@ Crashes, lists that are cut off, versions that are forgotten, and a start that i
 """
 
 import random
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -89,8 +88,8 @@ def _let_pass(world: World, ms: int) -> None:
         world.advance(min(at_ms, world.clock.now_ms + 500))
 
 
-def _expected(world: World) -> Mapping[str, Mapping[str, Json]]:
-    found: dict[str, dict[str, Json]] = {}
+def _expected(world: World) -> dict[str, dict[str, msgspec.Raw]]:
+    found: dict[str, dict[str, msgspec.Raw]] = {}
     for kind in KINDS.values():
         for each in world.cluster.objects(BY_PLURAL[kind.group, kind.plural]):
             meta = each["metadata"]

@@ -13,9 +13,11 @@ import msgspec
 from tests.support.logs import TestLog
 
 from headgate.core.kubernetes.merge_patch import merge_patched
+from headgate.core.kubernetes.pod_manifests import shown_nomination, shown_pod
 from headgate.core.log.rules_version import RULES
 from headgate.core.machine.contract import Append, AskExtender, Committed, Completed, Settled, WakeAt
 from headgate.core.placement.objects.kinds import KINDS, OTHERS
+from headgate.core.state.manifests import decoded, encoded
 from headgate.core.state.tables import State
 from headgate.events import effects
 from headgate.events.base import Producer
@@ -97,16 +99,21 @@ class PlacementCell:
             kind = kinds[manifest["kind"]]
             metadata = manifest["metadata"]
             name = f"{metadata['namespace']}/{metadata['name']}" if kind.namespaced else metadata["name"]
-            events.append(ObjectObserved(resource=kind.plural, name=name, object=kind.reduced(manifest)))
+            events.append(ObjectObserved(resource=kind.plural, name=name, object=encoded(kind.reduced(manifest))))
         if events:
             self.log.append(Producer.INFORMER_BRIDGE, *events)
 
+    def object(self, resource: str, name: str) -> Json:
+        """An object as it is observed."""
+        return decoded(self.state.objects[resource][name])
+
     def patch(self, resource: str, name: str, patch: Json) -> None:
         """An object is changed."""
-        manifest = merge_patched(self.state.objects[resource][name], patch)
+        manifest = merge_patched(self.object(resource, name), patch)
         kind = KINDS[resource]
         self.log.append(
-            Producer.INFORMER_BRIDGE, ObjectObserved(resource=resource, name=name, object=kind.reduced(manifest))
+            Producer.INFORMER_BRIDGE,
+            ObjectObserved(resource=resource, name=name, object=encoded(kind.reduced(manifest))),
         )
 
     def delete(self, resource: str, name: str) -> None:
@@ -173,7 +180,7 @@ class PlacementCell:
         for record in list(self.state.placements.values()):
             for write in record.writes if not record.prepared else ():
                 kind = OTHERS[write.kind]
-                found = self.state.objects[kind.plural][write.name]
+                found = self.object(kind.plural, write.name)
                 if kind.reduced(merge_patched(found, write.patch)) != kind.reduced(found):
                     self.patch(kind.plural, write.name, dict(write.patch))
                     acted = True
@@ -192,7 +199,7 @@ class PlacementCell:
     def _nominate(self) -> bool:
         acted = False
         for key, record in list(self.state.placements.items()):
-            shown = self.state.objects["pods"][key].get("status", {}).get("nominatedNodeName", "")
+            shown = shown_nomination(self.object("pods", key))
             if not record.node and record.nominated is not None and record.nominated != shown:
                 self.patch("pods", key, {"status": {"nominatedNodeName": record.nominated or None}})
                 acted = True
@@ -214,7 +221,7 @@ class PlacementCell:
     def nodes(self) -> dict[str, str]:
         """The nodes of the pods as their objects show them."""
         pods = self.state.objects.get("pods", {})
-        return {key: found.get("spec", {}).get("nodeName", "") for key, found in sorted(pods.items())}
+        return {key: shown_pod(found).node for key, found in sorted(pods.items())}
 
     def verdict(self, key: str) -> str:
         """The message of the last verdict on a pod; "" for none."""

@@ -11,6 +11,7 @@ from tests.support.read_side import ReadSide
 from tests.support.waiting import until
 
 from headgate.core import fold
+from headgate.core.state.manifests import encoded
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import encode_commit
 from headgate.events.decisions import PluginRefusal, PodNominated, PodPlaced, PodUnschedulable
@@ -145,7 +146,7 @@ async def test_pods_without_a_node_come_with_why_the_longest_refused_first(side:
 
     for name in ("ns/later", "ns/gone", "ns/earlier", "other/pod"):
         shown = {"metadata": {"name": name, "uid": name}}
-        side.append(BRIDGE, ObjectObserved(resource="pods", name=name, object=shown))
+        side.append(BRIDGE, ObjectObserved(resource="pods", name=name, object=encoded(shown)))
     side.append(Producer.SCHEDULER, refused("ns/later"), refused("ns/gone"))
     side.append(Producer.SCHEDULER, refused("ns/earlier"), refused("other/pod"))
     side.log.now_ms = UnixMs(side.log.now_ms + 1000)

@@ -197,8 +197,10 @@ def _refused(logged: LoggedCommit, why: str) -> str:
 
 def summary(event: Event) -> str:
     """An event in one line: its object, then its fields, as far as they fit."""
+    from headgate.core.state import sharing
+
     key = subject_key(event)
-    body = msgspec.to_builtins(event)
+    body = msgspec.to_builtins(event, enc_hook=sharing.plain)
     fields = (f"{name}={_short(value)}" for name, value in body.items() if name not in ("type", "uid") and value != key)
     text = " ".join((key, *fields)).strip()
     return text if len(text) <= SUMMARY_CHARS else text[: SUMMARY_CHARS - 1] + "…"

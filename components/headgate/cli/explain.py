@@ -11,9 +11,9 @@ from headgate.cli.folding import contained, snapshot_before, state_at
 from headgate.cli.output import Output, console, emit
 from headgate.cli.source import Source, Until, commits, open_source, parse_at
 from headgate.core import fold
-from headgate.core.fold.placement import PODS
 from headgate.core.fold.quarantine import EventFailedError, Treatments
 from headgate.core.log.refusal import CommitFilter
+from headgate.core.state.manifests import PODS
 from headgate.core.state.tables import State
 from headgate.core.views.descriptions import format_span, format_time
 from headgate.core.views.explain import Explainer, Line, Lookup, Standing, Story, condensed

@@ -155,6 +155,7 @@ def _supposed(state: State, manifests: list[Manifest], namespace: str) -> list[t
 def _suppose(state: State, manifest: Manifest, namespace: str) -> str:
     """Put one object into the state; its key if it is a pod, else "". Raises PlanInputError and ValidationError."""
     from headgate.core.placement.objects.kinds import KINDS, PODS
+    from headgate.core.state.manifests import encoded
 
     group = manifest.api_version.rpartition("/")[0]
     pod = stored_pod(state, group, manifest.body, namespace)
@@ -163,7 +164,7 @@ def _suppose(state: State, manifest: Manifest, namespace: str) -> str:
         there = state.objects.setdefault(PODS.plural, {})
         if key in there:
             raise PlanInputError(f"Pod {key}, field metadata.name: it is there already: ask `headgate explain {key}`")
-        there[key] = PODS.reduced(pod)
+        there[key] = encoded(PODS.reduced(pod))
         return key
     kind = next((each for each in KINDS.values() if (each.group, each.kind) == (group, manifest.kind)), None)
     if kind is None:
@@ -172,7 +173,7 @@ def _suppose(state: State, manifest: Manifest, namespace: str) -> str:
     metadata = dict(manifest.body["metadata"])
     metadata["namespace"] = (manifest.namespace or namespace) if kind.namespaced else ""
     key = f"{metadata['namespace']}/{manifest.name}" if kind.namespaced else manifest.name
-    state.objects.setdefault(kind.plural, {})[key] = kind.reduced({**manifest.body, "metadata": metadata})
+    state.objects.setdefault(kind.plural, {})[key] = encoded(kind.reduced({**manifest.body, "metadata": metadata}))
     return ""
 
 

@@ -7,7 +7,9 @@ content; `...Deleted` that it is gone. One commit carries a burst of them.
 """
 # Over 400 lines: the types of the facts, two for each kind of object; it is read one type at a time.
 
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from headgate.events.base import EventBase
 from headgate.events.configuration import Configuration
@@ -97,6 +99,10 @@ class SchedulerConfigurationObserved(EventBase, frozen=True, tag="schedulerconfi
     document: dict[str, Any] = {}
 
 
+Manifest = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": "object"})]
+"""An object of the API as JSON, for whoever needs it to decode. In a decoded event it is part of the entry's bytes."""
+
+
 class ObjectObserved(EventBase, frozen=True, tag="object.observed"):
     """
     Appended by the informer bridge when an object that placement reads appears or changes; while Headgate places pods.
@@ -108,7 +114,7 @@ class ObjectObserved(EventBase, frozen=True, tag="object.observed"):
 
     resource: str
     name: str
-    object: dict[str, Any]
+    object: Manifest
 
 
 class ObjectDeleted(EventBase, frozen=True, tag="object.deleted"):

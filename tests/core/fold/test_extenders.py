@@ -7,6 +7,7 @@ from tests.support.logs import TestLog
 from headgate.core import fold
 from headgate.core.fold.extenders import ANSWERS_MAX
 from headgate.core.log.authority import author_of, overstepped
+from headgate.core.state.manifests import encoded
 from headgate.events.base import EventBase, Producer
 from headgate.events.decisions import PodNominated, PodPlaced, PodUnschedulable, PodWithdrawn
 from headgate.events.effects import PodBindRejected, PodBound
@@ -37,7 +38,7 @@ ANSWERS: dict[str, ExtenderAnswer] = {
 
 def observed(*, uid: str = UID, node: str = "") -> ObjectObserved:
     manifest = {"metadata": {"namespace": "ns", "name": "p", "uid": uid}, "spec": {"nodeName": node} if node else {}}
-    return ObjectObserved(resource="pods", name=P, object=manifest)
+    return ObjectObserved(resource="pods", name=P, object=encoded(manifest))
 
 
 def answered(request: str, answer: ExtenderAnswer, uid: Uid = UID) -> ExtenderAnswered:

@@ -58,13 +58,13 @@ def test_a_pod_requests_the_same_by_what_the_log_has_of_it(manifest: Json) -> No
     """During a resize too, feasible or not (KEP-1287)."""
     shown = PODS.shown(msgspec.json.encode(manifest))
     assert shown is not None
-    whole, kept = read(manifest, PodObject), read(shown, PodObject)
+    whole, kept = read(manifest, PodObject), PODS.read(shown)
     assert requests_of(kept.spec, kept.status) == requests_of(whole.spec, whole.status)
 
 
 @given(_pods)
 def test_what_the_log_has_of_a_pod_is_reduced_no_further(manifest: Json) -> None:
-    """As it is decoded from the log: with lists and without tuples."""
+    """Byte by byte: an object that is shown again as it was makes no fact."""
     shown = PODS.shown(msgspec.json.encode(manifest))
-    assert PODS.shown(msgspec.json.encode(shown)) == shown
-    assert msgspec.json.decode(msgspec.json.encode(shown)) == shown
+    assert shown is not None
+    assert PODS.shown(bytes(shown)) == shown

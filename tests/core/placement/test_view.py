@@ -11,6 +11,7 @@ from headgate.core.placement.deciding import PlacementDecider
 from headgate.core.placement.objects.kinds import OTHERS
 from headgate.core.placement.objects.storage import PersistentVolume
 from headgate.core.placement.view import OfPlacement, PlacementFact, PlacementView
+from headgate.core.state.manifests import encoded
 from headgate.events import facts
 from headgate.events.base import Producer
 
@@ -98,7 +99,7 @@ def test_an_object_that_cannot_be_read_is_left_out() -> None:
     """With the reason, and nothing else is lost by it; its next readable form counts."""
     cell = PlacementCell(node("n1"), pod("a"))
     broken = node("n2") | {"status": {"allocatable": {"cpu": "much"}}}
-    cell.log.append(Producer.INFORMER_BRIDGE, facts.ObjectObserved(resource="nodes", name="n2", object=broken))
+    cell.log.append(Producer.INFORMER_BRIDGE, facts.ObjectObserved(resource="nodes", name="n2", object=encoded(broken)))
     view = PlacementView(cell.state)
     assert view.cluster.node("n2") is None
     assert "much" in view.unreadable["nodes", "n2"]

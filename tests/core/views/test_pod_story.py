@@ -8,6 +8,7 @@ from tests.support.history import History
 from tests.support.placement import node
 
 from headgate.core import fold
+from headgate.core.state.manifests import encoded
 from headgate.core.state.tables import State
 from headgate.core.views.lookup import HistorySubject, Lookup, UnknownWorkloadError
 from headgate.core.views.pod_story import PodExplainer, PodStory, answered
@@ -36,7 +37,7 @@ def pod(name: str, *, on: str = "", spec: dict[str, Any] | None = None, **reques
 def observed(manifest: dict[str, Any], resource: str = "pods") -> facts.ObjectObserved:
     metadata = manifest["metadata"]
     name = "/".join(metadata[part] for part in ("namespace", "name") if part in metadata)
-    return facts.ObjectObserved(resource=resource, name=name, object=manifest)
+    return facts.ObjectObserved(resource=resource, name=name, object=encoded(manifest))
 
 
 def a_cluster(*pods: dict[str, Any]) -> History:

@@ -7,6 +7,7 @@ import pytest
 from tests.machines.binder.test_decide import BINDER, BRIDGE, SCHEDULER, Bound, Json
 from tests.machines.binder.test_placements import P, about, observed, placed, shown
 
+from headgate.core.kubernetes.pod_manifests import shown_pod
 from headgate.core.state.attribution import ObjectFailedError
 from headgate.events import effects, facts
 from headgate.events.decisions import PodUnschedulable
@@ -187,7 +188,7 @@ def test_an_extender_that_binds_to_another_node() -> None:
     bound.extender_answers()
     bound.rest()
     assert bound.log.state.placements == {}
-    assert bound.log.state.objects["pods"][P]["spec"]["nodeName"] == "n9"
+    assert shown_pod(bound.log.state.objects["pods"][P]).node == "n9"
 
 
 def test_an_answer_whose_effect_the_log_lacks_is_not_asked_for_again() -> None:

@@ -10,6 +10,7 @@ from tests.support.backoff import backs_off, longest
 from headgate.core.kubernetes.conditions import rfc3339
 from headgate.core.machine.contract import Call
 from headgate.core.placement.objects.kinds import KINDS
+from headgate.core.state.manifests import encoded
 from headgate.events import decisions, effects, facts
 from headgate.events.base import EventBase
 from headgate.events.decisions import ObjectPatch, PodNominated, PodPlaced, PodPrepared, PodUnschedulable, Victim
@@ -31,7 +32,7 @@ def shown(name: str = "p", uid: str = "", status: Json | None = None, **meta: An
 def observed(resource: str, manifest: Json) -> facts.ObjectObserved:
     metadata = manifest["metadata"]
     key = "/".join(part for part in (metadata.get("namespace", ""), metadata["name"]) if part)
-    return facts.ObjectObserved(resource=resource, name=key, object=KINDS[resource].reduced(manifest))
+    return facts.ObjectObserved(resource=resource, name=key, object=encoded(KINDS[resource].reduced(manifest)))
 
 
 def about(name: str = "p") -> Json:

@@ -14,6 +14,7 @@ from tests.support.playing import namespace, node
 from headgate.core.machine.contract import Changed, Committed, Listed, Resumed, Settled
 from headgate.core.placement.objects.kinds import KINDS, WATCHED
 from headgate.core.reading.decoding import RESOURCES
+from headgate.core.state.manifests import decoded
 from headgate.events import facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.identity import CellRestored
@@ -75,7 +76,8 @@ class Placing:
 
     @property
     def objects(self) -> dict[str, dict[str, Json]]:
-        return self.log.state.objects
+        found = self.log.state.objects
+        return {resource: {key: decoded(each) for key, each in of.items()} for resource, of in found.items()}
 
 
 def placing(**objects: list[Json]) -> Placing:
@@ -383,9 +385,9 @@ class _Cluster:
         while self.bridge.settle():
             pass
 
-    def expected(self) -> dict[str, dict[str, Json]]:
+    def expected(self) -> dict[str, dict[str, msgspec.Raw]]:
         """The reduced objects of the cluster."""
-        found: dict[str, dict[str, Json]] = {}
+        found: dict[str, dict[str, msgspec.Raw]] = {}
         for kind in KINDS.values() if self.document else ():
             for key, manifest in self.objects[kind.name].items():
                 reduced = kind.shown(msgspec.json.encode(manifest))

@@ -97,7 +97,7 @@ def test_a_pod_waits_for_its_volume_and_is_bound_then() -> None:
     """The volume is claimed, the claim bound by the controller, the pod prepared, and only then bound."""
     cell = PlacementCell(STORAGE_CLASS, CLAIM, VOLUME, node("n1"), with_volume("a"))
     cell.run()
-    assert cell.state.objects["persistentvolumes"]["disk"]["spec"]["claimRef"]["name"] == "data"
+    assert cell.object("persistentvolumes", "disk")["spec"]["claimRef"]["name"] == "data"
     assert cell.nodes() == {"team/a": ""}
     bind_volume(cell)
     cell.run()

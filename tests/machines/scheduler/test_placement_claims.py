@@ -37,7 +37,7 @@ def claiming(name: str, *claims: str) -> Json:
 
 def device_of(cell: PlacementCell, name: str) -> tuple[str, str]:
     """Pool and name of the device that a claim has, as its object shows it."""
-    (result,) = cell.state.objects["resourceclaims"][name]["status"]["allocation"]["devices"]["results"]
+    (result,) = cell.object("resourceclaims", name)["status"]["allocation"]["devices"]["results"]
     return result["pool"], result["device"]
 
 
@@ -69,7 +69,7 @@ def test_a_claim_is_shared_once_its_allocation_is_written() -> None:
     cell.run()
     pool, _ = device_of(cell, "team/c")
     assert cell.nodes() == {"team/p": pool, "team/q": pool}
-    reserved = cell.state.objects["resourceclaims"]["team/c"]["status"]["reservedFor"]
+    reserved = cell.object("resourceclaims", "team/c")["status"]["reservedFor"]
     assert [consumer["name"] for consumer in reserved] == ["p", "q"]
     assert sum(isinstance(event, decisions.PodPrepared) for event in cell.says) == 2
 

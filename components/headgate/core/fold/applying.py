@@ -14,6 +14,7 @@ has failed before, events are applied one by one, and those about several object
 """
 
 import msgspec
+from msgspec.structs import replace
 
 from headgate.core.fold import (
     decisions as fold_decisions,
@@ -47,11 +48,12 @@ from headgate.core.fold import (
 from headgate.core.fold.quarantine import EventFailedError, EventPart, Treatments
 from headgate.core.log import attestation, cell_identity, refusal
 from headgate.core.log.log_time import effective_ms
-from headgate.core.state import sharing
+from headgate.core.state import manifests, sharing
 from headgate.core.state.tables import Index, ProducerRecord, State, Tables
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, chain, commit_id, digest
 from headgate.events.effects import LeaderElected, ObjectQuarantined, ObjectReleased
+from headgate.events.facts import ObjectObserved
 from headgate.events.registry import Event
 from headgate.events.remedy import REMEDY
 
@@ -117,8 +119,8 @@ def apply(state: State, logged: LoggedCommit, treatments: Treatments = NO_TREATM
     at_ms = effective_ms(state, commit.producer, claimed_ms, logged.stored_ms)
     if at_ms != claimed_ms:
         # All its events are folded at its effective time.
-        commit = msgspec.structs.replace(commit, time_ms=at_ms)
-        logged = msgspec.structs.replace(logged, commit=commit)
+        commit = replace(commit, time_ms=at_ms)
+        logged = replace(logged, commit=commit)
     if at_ms > state.now_ms:
         state.now_ms = at_ms
     producer.epoch = commit.epoch
@@ -238,7 +240,18 @@ def tables(state: State) -> Tables:
 
 def encode(state: State) -> bytes:
     """The canonical bytes of a state: JSON with sorted keys."""
-    return _encoder.encode(tables(state))
+    encoded = tables(state)
+    encoded.objects = {
+        resource: {name: manifests.canonical(manifest) for name, manifest in objects.items()}
+        for resource, objects in state.objects.items()
+    }
+    encoded.quarantine = {
+        name: replace(record, fact=replace(record.fact, object=manifests.canonical(record.fact.object)))
+        if isinstance(record.fact, ObjectObserved)
+        else record
+        for name, record in state.quarantine.items()
+    }
+    return _encoder.encode(encoded)
 
 
 def state_hash(state: State) -> str:
@@ -265,6 +278,10 @@ def _share(state: State) -> None:
         fold_workloads.share(state, workload)
     for record in state.pods.values():
         record.pod = state.shared.pod(record.pod)
+    for objects in state.objects.values():
+        for name, manifest in objects.items():
+            # Each is a part of the snapshot's bytes, which would be kept for it.
+            objects[name] = manifest.copy()
 
 
 def reindex(state: State) -> None:

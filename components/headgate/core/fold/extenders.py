@@ -8,8 +8,8 @@ answer to a call that binds a pod is kept while it has its node and is not bound
 
 from typing import Final, Never
 
-from headgate.core.kubernetes.pod_manifests import shown_node
 from headgate.core.state.handlers import EventHandlers
+from headgate.core.state.manifests import pod_of
 from headgate.core.state.tables import State
 from headgate.events.commit import Commit
 from headgate.events.extenders import ExtenderAnswered
@@ -29,8 +29,8 @@ def forget(state: State, pod: PodKey) -> None:
 
 
 def _answered(state: State, event: ExtenderAnswered, commit: Commit, seq: Seq) -> None:
-    pod = state.objects.get("pods", {}).get(event.pod)
-    if pod is None or pod["metadata"].get("uid", "") != event.uid or shown_node(pod):
+    pod = pod_of(state, event.pod)
+    if pod is None or pod.uid != event.uid or pod.node:
         return
     record = state.placements.get(event.pod)
     has_node = record is not None and bool(record.node)

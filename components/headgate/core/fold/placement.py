@@ -5,23 +5,25 @@ Called by `headgate.core.fold` only. A pod has a placement record from the first
 shows the result, or is gone. `Tables.pods` follows too, where a pod is in it: topologies count what is placed.
 """
 
-from typing import Any, Final, Never
+from typing import Final, Never
 
 from msgspec.structs import replace
 
 from headgate.core.fold import nodes
 from headgate.core.fold.extenders import forget
 from headgate.core.fold.quarantine import KIND_OF
-from headgate.core.kubernetes.pod_manifests import SCHEDULER_ERROR, shown_node, shown_nomination
+from headgate.core.kubernetes.pod_manifests import SCHEDULER_ERROR, ShownPod, shown_pod
 from headgate.core.state.handlers import EventHandlers
+from headgate.core.state.manifests import PODS, pod_of
 from headgate.core.state.tables import PlacementRecord, PlacementVerdict, PostFilterWrite, State, Tries, write_key
 from headgate.events import decisions, effects, facts
 from headgate.events.commit import Commit
 from headgate.events.ids import PodKey, Seq, Uid, UnixMs
 
-PODS: Final = "pods"
 NODES: Final = "nodes"
-"""The resources."""
+"""A resource."""
+
+_NO_POD: Final = ShownPod()
 
 
 def _configuration_observed(
@@ -45,7 +47,8 @@ def _object_observed(state: State, event: facts.ObjectObserved, commit: Commit, 
         _pod_observed(state, PodKey(event.name), event.object)
     elif state.post_filter_writes:
         _overtaken(state, event)
-    state.objects.setdefault(event.resource, {})[event.name] = state.shared.object(event.object)
+    # A copy: what is decoded of an entry keeps the bytes of all of it.
+    state.objects.setdefault(event.resource, {})[event.name] = event.object.copy()
 
 
 def _object_deleted(state: State, event: facts.ObjectDeleted, commit: Commit, seq: Seq) -> None:
@@ -72,21 +75,22 @@ def _help_no_more(state: State, pod: PodKey) -> None:
         del state.post_filter_writes[key]
 
 
-def _pod_observed(state: State, key: PodKey, pod: dict[str, Any]) -> None:
+def _pod_observed(state: State, key: PodKey, manifest: facts.Manifest) -> None:
     """What the object of a pod shows needs no record any more."""
     record = state.placements.get(key)
     if record is None:
         return
-    if record.uid != pod["metadata"].get("uid", ""):
+    pod = shown_pod(manifest)
+    if record.uid != pod.uid:
         del state.placements[key]
         _help_no_more(state, key)
-    elif shown_node(pod):
+    elif pod.node:
         _help_no_more(state, key)
         record.node, record.bound, record.writes, record.prepared = "", False, (), False
         record.waits_ms, record.placed_at_ms = 0, UnixMs(0)
         record.nominated, record.verdict, record.refusals, record.tries = None, None, 0, None
         _drop_if_empty(state, key, record)
-    elif record.nominated == shown_nomination(pod):
+    elif record.nominated == pod.nomination:
         record.nominated = None
         _drop_if_empty(state, key, record)
 
@@ -96,7 +100,7 @@ def nomination(state: State, key: PodKey) -> str:
     record = state.placements.get(key)
     if record is not None and record.nominated is not None:
         return record.nominated
-    return shown_nomination(state.objects.get(PODS, {}).get(key, {}))
+    return (pod_of(state, key) or _NO_POD).nomination
 
 
 def _drop_if_empty(state: State, key: PodKey, record: PlacementRecord) -> None:
@@ -117,8 +121,11 @@ def _record_of(state: State, key: PodKey, uid: Uid) -> PlacementRecord | None:
     record = state.placements.get(key)
     if record is not None:
         return record if record.uid == uid else None
-    pod = state.objects.get(PODS, {}).get(key)
-    if pod is None or pod["metadata"].get("uid", "") != uid:
+    return _new_record(state, key, uid, pod_of(state, key))
+
+
+def _new_record(state: State, key: PodKey, uid: Uid, pod: ShownPod | None) -> PlacementRecord | None:
+    if pod is None or pod.uid != uid:
         return None
     record = state.placements[key] = PlacementRecord(uid=uid)
     return record
@@ -126,10 +133,13 @@ def _record_of(state: State, key: PodKey, uid: Uid) -> PlacementRecord | None:
 
 def _pending(state: State, key: PodKey, uid: Uid) -> PlacementRecord | None:
     """The record of a pod whose object shows no node."""
-    pod = state.objects.get(PODS, {}).get(key)
-    if pod is None or shown_node(pod):
+    pod = pod_of(state, key)
+    if pod is None or pod.node:
         return None
-    return _record_of(state, key, uid)
+    record = state.placements.get(key)
+    if record is not None:
+        return record if record.uid == uid else None
+    return _new_record(state, key, uid, pod)
 
 
 def _placed(state: State, event: decisions.PodPlaced, commit: Commit, seq: Seq) -> None:
@@ -178,7 +188,7 @@ def _unplace(state: State, key: PodKey, record: PlacementRecord) -> None:
 
 def _nominate(state: State, key: PodKey, record: PlacementRecord, node: str) -> None:
     """Record a nomination, unless the object shows it and no write of another one may be under way."""
-    if record.nominated is not None or shown_nomination(state.objects[PODS][key]) != node:
+    if record.nominated is not None or (pod_of(state, key) or _NO_POD).nomination != node:
         record.nominated = node
 
 

@@ -30,6 +30,7 @@ from headgate.core.api.job_kinds import title
 from headgate.core.fold import topology_usage
 from headgate.core.fold.objects import ANY, free, tree_in
 from headgate.core.fold.transitions import touch, usage_of
+from headgate.core.kubernetes.pod_manifests import shown_pod
 from headgate.core.state.attribution import ObjectFailedError
 from headgate.core.state.error_text import describe, where
 from headgate.core.state.tables import (
@@ -250,6 +251,14 @@ class Treatments:
         failures.append(named)
 
 
+def _uid_in(manifest: facts.Manifest) -> str:
+    try:
+        return shown_pod(manifest).uid
+    except msgspec.MsgspecError:
+        # The object is to be named all the more if it is none.
+        return ""
+
+
 def subject_of(event: EventBase) -> ObjectRef:
     """The object that an event, or the element of one, is about."""
     if isinstance(event, queueing.HeadsOffered):
@@ -261,9 +270,8 @@ def subject_of(event: EventBase) -> ObjectRef:
     if isinstance(event, effects.ObjectQuarantined | effects.ObjectReleased):
         return ObjectRef(event.kind, event.name, event.uid)
     if isinstance(event, facts.ObjectObserved | facts.ObjectDeleted):
-        found = event.object if isinstance(event, facts.ObjectObserved) else {}
         kind = KIND_OF.get(event.resource, event.resource)
-        return ObjectRef(kind, event.name, found.get("metadata", {}).get("uid", ""))
+        return ObjectRef(kind, event.name, _uid_in(event.object) if isinstance(event, facts.ObjectObserved) else "")
     entity = tag_of(event).partition(".")[0]
     if isinstance(event, facts.JobObserved | facts.PodObserved | facts.ProvisioningRequestObserved):
         uid: str = event.spec.uid

@@ -11,10 +11,10 @@ is given away twice.
 the decision about its pod, or `forget`. Objects that cannot be read are left out, with the reason in `unreadable`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Any, Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from headgate.core.kubernetes.merge_patch import merge_patched
@@ -26,6 +26,7 @@ from headgate.core.placement.objects.nodes import NodeObject
 from headgate.core.placement.objects.pods import PodConditionObject, PodObject
 from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.requests import problem_of
+from headgate.core.state.manifests import NOT_READABLE, decoded, object_of, raw_object
 from headgate.core.state.tables import PlacementRecord, State
 from headgate.events import decisions, effects, facts
 from headgate.events.ids import PodKey
@@ -130,13 +131,13 @@ class PlacementView:
         return self._show(kind, name)
 
     def manifest_of(self, kind: PlacementKind, name: str) -> Mapping[str, Any] | None:
-        """An object as observed; None if it does not exist."""
-        return self.state.objects.get(kind.plural, {}).get(name)
+        """An object as observed; None if it does not exist. Raises msgspec.MsgspecError."""
+        return object_of(self.state, kind.plural, name)
 
     def _show_node(self, name: str) -> list[PlacementChange]:
         info = self.cluster.node(name)
         old = info.node if info is not None else None
-        new = self._read(NODES, name, self.manifest_of(NODES, name))
+        new = self._read(NODES, name)
         if old == new:
             return []
         if new is None:
@@ -152,27 +153,25 @@ class PlacementView:
         return [PlacementChange(NODES, name, old, new)]
 
     def _show(self, kind: PlacementKind, name: str) -> list[PlacementChange]:
-        manifest = self.manifest_of(kind, name)
         old = self.cluster.objects(kind.type).get(name)
-        new = self._read(kind, name, manifest)
-        if manifest is not None and (patches := self._patches_of(kind, name)):
-            for patch in patches:
-                manifest = merge_patched(manifest, patch)
-            found, new = new, self._read(kind, name, manifest)
-            if found is not None and new is not None and kind.supposed is not None:
+        new = self._read(kind, name)
+        if new is not None and (patches := self._patches_of(kind, name)):
+            found, new = new, self._read(kind, name, patches)
+            if new is not None and kind.supposed is not None:
                 new = kind.supposed(found, new)
         if old == new:
             return []
         self.cluster.put(kind.type, name, new)
         return [PlacementChange(kind, name, old, new)]
 
-    def _read(self, kind: PlacementKind, name: str, manifest: Mapping[str, Any] | None) -> Any:
+    def _read(self, kind: PlacementKind, name: str, patches: Iterable[Mapping[str, Any]] = ()) -> Any:
         self.unreadable.pop((kind.plural, name), None)
-        if manifest is None:
+        raw = raw_object(self.state, kind.plural, name)
+        if raw is None:
             return None
         try:
-            return read(manifest, kind.type)
-        except (msgspec.ValidationError, QuantityError) as error:
+            return read(reduce(merge_patched, patches, decoded(raw)), kind.type) if patches else kind.read(raw)
+        except (*NOT_READABLE, QuantityError) as error:
             self.unreadable[kind.plural, name] = str(error)
             return None
 
@@ -195,15 +194,18 @@ class PlacementView:
     def _read_pod(self, name: str) -> None:
         self.unreadable.pop((PODS.plural, name), None)
         self._bases.pop(name, None)
-        manifest = self.manifest_of(PODS, name)
-        if manifest is None:
+        raw = raw_object(self.state, PODS.plural, name)
+        if raw is None:
             return
         try:
-            base = self.cluster.shapes.read(manifest)
-        except msgspec.ValidationError as error:
+            pod = PODS.read(raw)
+        except NOT_READABLE as error:
             self.unreadable[PODS.plural, name] = str(error)
+            return
+        try:
+            base = self.cluster.shapes.pod_of(pod)
         except QuantityError as error:
-            self.unreadable[PODS.plural, name] = problem_of(read(manifest, PodObject).spec) or str(error)
+            self.unreadable[PODS.plural, name] = problem_of(pod.spec) or str(error)
         else:
             if base.shape.problem and not base.node_name:
                 self.unreadable[PODS.plural, name] = base.shape.problem

@@ -26,9 +26,6 @@ name = intern
 SWEEP_MIN: Final = 1024
 """The number of specs from which the table is swept for unused ones."""
 
-PARTS_MIN: Final = 8 * SWEEP_MIN
-"""The number of parts from which it is swept."""
-
 UNUSED: Final = 2
 """The reference count of an object that only the table has: the table's own, and that of the counting code."""
 
@@ -43,7 +40,7 @@ _encoder: Final = msgspec.msgpack.Encoder()
 class Shared:
     """The specs that a state keeps, and their common parts, by the digest of their bytes."""
 
-    __slots__ = ("_parts", "_pods", "_specs", "_sweep_at", "_sweep_parts_at")
+    __slots__ = ("_parts", "_pods", "_specs", "_sweep_at")
 
     def __init__(self) -> None:
         self._specs: dict[bytes, WorkloadSpec] = {}
@@ -51,7 +48,6 @@ class Shared:
         self._pods: dict[str, Pod] = {}
         """The last pod seen of a workload."""
         self._sweep_at = SWEEP_MIN
-        self._sweep_parts_at = PARTS_MIN
 
     def __len__(self) -> int:
         return len(self._specs)
@@ -121,21 +117,6 @@ class Shared:
         )
         return kept
 
-    def object(self, found: dict[str, Any]) -> dict[str, Any]:
-        """A manifest as it is kept: pods and nodes of one kind share what they have in common."""
-        if len(self._parts) >= self._sweep_parts_at:
-            self._sweep()
-        metadata = {name(field): self._value(value) for field, value in found.get("metadata", {}).items()}
-        kept = {name(field): value for field, value in found.items()}
-        if metadata:
-            kept["metadata"] = metadata
-        if "spec" in found:
-            kept["spec"] = {name(field): self._value(value) for field, value in found["spec"].items()}
-        return kept
-
-    def _value(self, value: Any) -> Any:
-        return self._part(value) if isinstance(value, dict | list) else value
-
     def _sweep(self) -> None:
         """
         Drop what no record keeps, each time that the number of specs has doubled.
@@ -147,7 +128,6 @@ class Shared:
             for key in [key for key in table if getrefcount(table[key]) <= UNUSED]:
                 del table[key]
         self._sweep_at = max(SWEEP_MIN, 2 * len(self._specs))
-        self._sweep_parts_at = max(PARTS_MIN, 2 * len(self._parts))
 
 
 def _same(part: Part, kept: Part) -> Part:
@@ -246,4 +226,6 @@ def plain(value: object) -> object:
     """The built-in form, for an encoder, of a value that is not one of its own types."""
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, msgspec.Raw):
+        return msgspec.json.decode(value)
     raise NotImplementedError(f"{type(value).__name__} is no part of a state")

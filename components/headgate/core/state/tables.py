@@ -671,8 +671,12 @@ class Tables(Record):
     """
     scheduler_configuration: dict[str, Any] = {}
     """The KubeSchedulerConfiguration in effect, as `schedulerconfiguration.observed` has it; {}: no pods are placed."""
-    objects: dict[str, dict[str, dict[str, Any]]] = {}
-    """The objects that placement reads: by the plural name of the resource, then by name or `<namespace>/<name>`."""
+    objects: dict[str, dict[str, msgspec.Raw]] = {}
+    """
+    The objects that placement reads: by the plural name of the resource, then by name or `<namespace>/<name>`.
+
+    They are JSON, as the log has them: most processes read nothing of most objects (`headgate.core.state.manifests`).
+    """
     placements: dict[PodKey, PlacementRecord] = {}
     scan_start: int = 0
     """At which node, counted in the order of the nodes, the next search for a node for a pod begins."""

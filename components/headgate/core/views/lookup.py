@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from headgate.core.api.job_kinds import of_owner, owner_key, shown_name
-from headgate.core.fold.placement import PODS
+from headgate.core.state.manifests import PODS
 from headgate.core.state.tables import State
 from headgate.events import facts
 from headgate.events.commit import LoggedCommit

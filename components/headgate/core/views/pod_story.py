@@ -16,12 +16,13 @@ import msgspec
 
 from headgate.core import fold
 from headgate.core.config.fields import ConfigurationError
-from headgate.core.fold.placement import PODS, nomination
+from headgate.core.fold.placement import nomination
 from headgate.core.fold.quarantine import Treatments
 from headgate.core.kubernetes.pod_manifests import shown_node, shown_nomination
 from headgate.core.placement.configuration.profiles import Registry
 from headgate.core.placement.deciding import PlacementDecider, PlacementEvent
 from headgate.core.placement.plugins.registry import REGISTRY
+from headgate.core.state.manifests import PODS, decoded, object_of, pod_of
 from headgate.core.state.tables import PlacementRecord, State
 from headgate.core.views.diagnosis import Standing
 from headgate.core.views.explain_pods import PodLife, PodNotes, PodVerdict
@@ -87,7 +88,7 @@ class PodExplainer:
 
         Raises what `headgate.core.fold.apply` raises.
         """
-        was = self.state.objects.get(PODS, {}).get(self._pod)
+        was = object_of(self.state, PODS, self._pod)
         record = self.state.placements.get(self._pod)
         has_node = record is not None and bool(record.node)
         if not fold.apply(self.state, logged, self._treatments):
@@ -98,7 +99,7 @@ class PodExplainer:
             if isinstance(event, facts.ObjectObserved):
                 if (event.resource, event.name) == (PODS, self._pod):
                     self._observed(at, event, was)
-                    was = event.object
+                    was = decoded(event.object)
             else:
                 self._note(at, event)
             if not has_node and self._is_attempt(event):
@@ -122,15 +123,15 @@ class PodExplainer:
         )
 
     def _is_pending(self) -> bool:
-        pod = self.state.objects.get(PODS, {}).get(self._pod)
+        pod = pod_of(self.state, self._pod)
         record = self.state.placements.get(self._pod)
-        return pod is not None and not shown_node(pod) and (record is None or not record.node)
+        return pod is not None and not pod.node and (record is None or not record.node)
 
     # --- lines -----------------------------------------------------------------------------------------------------
 
     def _observed(self, at: EventPlace, event: facts.ObjectObserved, was: Mapping[str, Any] | None) -> None:
         """What the object of the pod shows, and since when."""
-        pod = event.object
+        pod = decoded(event.object)
         if was is None or was["metadata"].get("uid") != pod["metadata"].get("uid"):
             self._pods.vanished(self._pod)
             self._attempt = None
@@ -228,7 +229,7 @@ def _first_seen(pod: Mapping[str, Any]) -> list[str]:
 
 def pod_standing(state: State, key: PodKey) -> Standing:
     """The status of a pod in a state, and the reason."""
-    pod, record = state.objects.get(PODS, {}).get(key), state.placements.get(key)
+    pod, record = object_of(state, PODS, key), state.placements.get(key)
     if pod is None:
         return _without_object(state, key)
     node = shown_node(pod)

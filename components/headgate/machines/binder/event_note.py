@@ -1,10 +1,10 @@
 """An Event to be created, and the Events about what is decided about pods, in the kube-scheduler's wording."""
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Literal, NamedTuple, assert_never
 
-from headgate.core.fold.placement import PODS, nomination
-from headgate.core.kubernetes.pod_manifests import shown_node
+from headgate.core.fold.placement import nomination
+from headgate.core.state.manifests import pod_of
 from headgate.core.state.tables import State
 from headgate.core.status.server_side_apply import API_VERSION
 from headgate.events import decisions, effects
@@ -52,11 +52,11 @@ def about_placement(state: State, event: OfPod, at: Position, at_ms: UnixMs) -> 
 
     There is none for a pod that is gone, and none where the scheduler does not place pods.
     """
-    pod = _object_of(state, event.pod)
-    if pod is None or pod["metadata"].get("uid", "") != event.uid:
+    pod = pod_of(state, event.pod)
+    if pod is None or pod.uid != event.uid:
         return
     told = EventNote("Pod", event.pod, event.uid, "Normal", "", "", at, at_ms, at_ms, api_version="v1")
-    told = told._replace(controller=_scheduler_of(pod))
+    told = told._replace(controller=pod.scheduler)
     match event:
         case effects.PodBound():
             note = f"Successfully assigned {event.pod} to {event.node}"
@@ -64,20 +64,10 @@ def about_placement(state: State, event: OfPod, at: Position, at_ms: UnixMs) -> 
         case decisions.PodUnschedulable() | decisions.PodWithdrawn() | effects.PodBindRejected():
             yield told._replace(type="Warning", reason="FailedScheduling", action="Scheduling", note=event.message)
         case effects.PodPreempted():
-            by = _object_of(state, event.by)
+            by = pod_of(state, event.by)
             if by is not None:
-                uid, node = by["metadata"].get("uid", ""), shown_node(pod)
-                note = f"Preempted by pod {uid} on node {node or nomination(state, event.by)}"
-                told = told._replace(controller=_scheduler_of(by), related=(event.by, uid))
+                note = f"Preempted by pod {by.uid} on node {pod.node or nomination(state, event.by)}"
+                told = told._replace(controller=by.scheduler, related=(event.by, by.uid))
                 yield told._replace(reason="Preempted", action="Preempting", note=note)
         case _:
             assert_never(event)
-
-
-def _object_of(state: State, key: PodKey) -> dict[str, Any] | None:
-    return state.objects.get(PODS, {}).get(key)
-
-
-def _scheduler_of(pod: dict[str, Any]) -> str:
-    name: str = pod.get("spec", {}).get("schedulerName", "")
-    return name

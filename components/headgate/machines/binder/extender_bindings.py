@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.core.fold.placement import PODS
 from headgate.core.fold.quarantine import KINDS, is_aside
 from headgate.core.kubernetes.pod_manifests import SCHEDULER_ERROR
 from headgate.core.machine.contract import AskExtender, Completed
@@ -24,8 +23,7 @@ from headgate.core.placement.configuration.profiles import read_extenders
 from headgate.core.placement.configuration.types import Extender
 from headgate.core.placement.extenders.answers import read_answer
 from headgate.core.placement.extenders.requests import ExtenderAsk, bind_ask, binders
-from headgate.core.placement.objects.metadata import read
-from headgate.core.placement.objects.pods import PodObject
+from headgate.core.placement.objects.kinds import PODS
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import State
 from headgate.events import effects
@@ -100,7 +98,7 @@ class BindingExtenders:
             self._binders = tuple(each for each in extenders if each.bind_verb)
         if not self._binders:
             return None
-        pod = read(state.objects[PODS][placed.pod], PodObject)
+        pod = PODS.read(state.objects[PODS.plural][placed.pod])
         answers = state.extender_answers.get(placed.pod, {})
         for extender in binders(self._binders, pod.spec):
             ask = bind_ask(extender, placed.pod, placed.uid, placed.node)

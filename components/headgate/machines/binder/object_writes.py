@@ -19,6 +19,7 @@ import msgspec
 from headgate.core.machine.api_results import CONFLICT, INVALID, Refusal, is_success, refusal
 from headgate.core.machine.contract import STRATEGIC_PATCH, Call, Completed
 from headgate.core.placement.objects.kinds import KINDS, PlacementKind
+from headgate.core.state.manifests import is_equal, object_of, raw_object
 from headgate.core.state.tables import State
 from headgate.events.decisions import ObjectPatch
 from headgate.events.ids import split_key
@@ -52,7 +53,7 @@ class ObjectWriting:
         assert self._kind is not None, f"a {self.write.kind} cannot be written"
         if self.is_done:
             return False
-        return bool(self._patches) or not has(self._found(state, self._kind) or {}, self.write.patch)
+        return bool(self._patches) or not has(object_of(state, self._kind.plural, self.write.name), self.write.patch)
 
     def call(self, call_id: str) -> Call:
         """The next call: the object is read, or patched."""
@@ -88,18 +89,15 @@ class ObjectWriting:
             del self._patches[0]
         elif not has(live, self.write.patch):
             try:
-                is_known = kind.shown(completed.body) == self._found(state, kind)
+                shown, known = kind.shown(completed.body), raw_object(state, kind.plural, self.write.name)
             except msgspec.MsgspecError as error:
                 return Refusal(code=INVALID, reason="Invalid", message=str(error))
-            if not is_known:
+            if shown is None or not is_equal(shown, known):
                 return Refusal(code=CONFLICT, reason="Conflict", message="the object has been modified")
             self._patches = list(_parts(self.write.patch))
         self._version = live["metadata"]["resourceVersion"]
         self.is_done = not self._patches
         return None
-
-    def _found(self, state: State, kind: PlacementKind) -> Json | None:
-        return state.objects.get(kind.plural, {}).get(self.write.name)
 
 
 def has(live: Any, patch: Mapping[str, Any]) -> bool:

@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple
 
 from headgate.core.engine.budget import Budget, BudgetSettings, Load
 from headgate.core.engine.work_queue import WorkQueue
-from headgate.core.fold.placement import PODS
 from headgate.core.kubernetes.conditions import rfc3339
 from headgate.core.kubernetes.pod_manifests import shown_node, shown_nomination
 from headgate.core.kubernetes.pod_paths import pod_path
 from headgate.core.machine.api_results import NOT_FOUND, is_about_another, is_success
 from headgate.core.machine.contract import STRATEGIC_PATCH, Call, Command, Completed
 from headgate.core.state.attribution import about
+from headgate.core.state.manifests import PODS, object_of
 from headgate.core.state.tables import PlacementRecord, State
 from headgate.events.ids import PodKey, Uid, UnixMs
 
@@ -116,8 +116,11 @@ class PodConditions:
 
     def _patch(self, key: PodKey, record: PlacementRecord) -> Json:
         """What is to be written to a pod; empty if its object shows it, has a node, or is being deleted."""
-        pod = self._state.objects.get(PODS, {}).get(key)
-        if pod is None or record.bound or shown_node(pod):
+        has_verdict = record.verdict is not None and not record.node
+        if record.bound or not (has_verdict or record.nominated is not None):
+            return {}
+        pod = object_of(self._state, PODS, key)
+        if pod is None or shown_node(pod):
             return {}
         if "deletionTimestamp" in pod["metadata"]:
             return {}

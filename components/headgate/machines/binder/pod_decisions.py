@@ -11,9 +11,9 @@ The calls about one pod are carried out in the order in which they were begun.
 """
 
 from headgate.core.engine.budget import Load
-from headgate.core.fold.placement import PODS
 from headgate.core.fold.quarantine import is_aside
 from headgate.core.machine.contract import Command, Completed
+from headgate.core.state.manifests import PODS
 from headgate.core.state.tables import State
 from headgate.events import decisions, effects, facts
 from headgate.events.base import Producer

@@ -16,12 +16,12 @@ from typing import Any, Final
 import msgspec
 
 from headgate.core.engine.work_queue import WorkQueue
-from headgate.core.fold.placement import PODS
-from headgate.core.kubernetes.pod_manifests import shown_node
+from headgate.core.kubernetes.pod_manifests import ShownPod
 from headgate.core.kubernetes.pod_paths import pod_path
 from headgate.core.machine.api_results import NOT_FOUND, Refusal, is_about_another, is_success, refusal
 from headgate.core.machine.contract import STRATEGIC_PATCH, Call, Command, Completed, deletion_of
 from headgate.core.state.attribution import about
+from headgate.core.state.manifests import PODS, object_of, pod_of
 from headgate.core.state.tables import PlacementRecord, State
 from headgate.events import effects
 from headgate.events.ids import PodKey, Uid, UnixMs, split_key
@@ -103,8 +103,9 @@ class PodVictims:
                     self._look_at(victim, now_ms, calls, out)
 
     def _look_at(self, victim: _Victim, now_ms: UnixMs, calls: list[Command], out: list[Event]) -> None:
-        pod = self._state.objects[PODS][victim.pod]
-        preemptor = self._state.objects[PODS].get(victim.by)
+        pod = object_of(self._state, PODS, victim.pod)
+        assert pod is not None, "a pod has a record only while it has an object"
+        preemptor = pod_of(self._state, victim.by)
         if "deletionTimestamp" in pod["metadata"]:
             self._preempted(victim, out)
         elif preemptor is None or self._has_node(victim.by, preemptor):
@@ -119,9 +120,9 @@ class PodVictims:
             else:
                 self._begin(_Call(victim, is_last=False), _marking_of(victim, condition), calls)
 
-    def _has_node(self, key: PodKey, pod: Json) -> bool:
+    def _has_node(self, key: PodKey, pod: ShownPod) -> bool:
         record = self._state.placements.get(key)
-        return shown_node(pod) != "" or (record is not None and record.node != "")
+        return pod.node != "" or (record is not None and record.node != "")
 
     def _begin(self, about_what: _Call, call: Call, calls: list[Command]) -> None:
         self._queue.begin(about_what.victim.pod)
@@ -146,9 +147,8 @@ def is_victim(record: PlacementRecord) -> bool:
     return record.preempted_by != "" and not record.preempted
 
 
-def _condition(pod: Json, preemptor: Json, at_ms: UnixMs) -> Json | None:
-    scheduler = preemptor["spec"]["schedulerName"]
-    message = f"{scheduler}: preempting to accommodate a higher priority pod"
+def _condition(pod: Json, preemptor: ShownPod, at_ms: UnixMs) -> Json | None:
+    message = f"{preemptor.scheduler}: preempting to accommodate a higher priority pod"
     condition = {"type": _TARGET, "status": "True", "reason": _REASON, "message": message}
     return updated_condition(pod, condition, at_ms)
 

@@ -24,6 +24,7 @@ from headgate.core.api.names import SCHEDULER_NAME
 from headgate.core.fold import quarantine
 from headgate.core.placement.objects.kinds import WATCHED, PlacementKind
 from headgate.core.reading.decoding import unreadable
+from headgate.core.state.manifests import is_equal, raw_object
 from headgate.core.state.tables import State
 from headgate.events import facts
 from headgate.events.base import Producer
@@ -118,7 +119,7 @@ class PlacementObjects:
             raise unreadable(resource, raw, error) from error
         if reduced is None:
             return self.deleted(resource, key)
-        if reduced == self._state.objects.get(kind.plural, {}).get(key):
+        if is_equal(reduced, raw_object(self._state, kind.plural, key)):
             return None
         observed = facts.ObjectObserved(resource=kind.plural, name=key, object=reduced)
         if self._state.quarantine and self._is_known_aside(observed):
@@ -130,4 +131,6 @@ class PlacementObjects:
         record = quarantine.find(self._state, quarantine.subject_of(observed))
         if record is None:
             return False
-        return record.process == Producer.INFORMER_BRIDGE.value or record.fact == observed
+        if record.process == Producer.INFORMER_BRIDGE.value:
+            return True
+        return isinstance(record.fact, facts.ObjectObserved) and is_equal(observed.object, record.fact.object)

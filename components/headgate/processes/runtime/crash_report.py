@@ -13,6 +13,7 @@ import msgspec
 from headgate.adapters.log import Log
 from headgate.core.fold.quarantine import EventFailedError
 from headgate.core.log.refusal import CommitFilter
+from headgate.core.state import sharing
 from headgate.core.views.descriptions import format_time
 from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit, decode_entry
@@ -51,7 +52,7 @@ def lines_of(logged: LoggedCommit, key: WorkloadKey) -> list[str]:
 def _fields(event: Event) -> str:
     if isinstance(event, HeadsOffered):
         return f"({len(event.heads)} heads)"
-    fields = msgspec.to_builtins(event)
+    fields = msgspec.to_builtins(event, enc_hook=sharing.plain)
     return " ".join(
         f"{name}={value}" for name, value in fields.items() if name not in ("type", "workload") and _is_short(value)
     )

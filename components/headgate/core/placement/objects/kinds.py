@@ -69,7 +69,7 @@ class PlacementKind(msgspec.Struct, frozen=True):
         found: dict[str, Any] = msgspec.to_builtins(read(manifest, self.type))
         return found
 
-    def shown(self, raw: bytes) -> dict[str, Any] | None:
+    def shown(self, raw: bytes) -> msgspec.Raw | None:
         """
         An object's JSON as the log has it: reduced, without what is left out of a pod; None of a pod that has ended.
 
@@ -86,9 +86,13 @@ class PlacementKind(msgspec.Struct, frozen=True):
             found = decoder.decode(msgspec.json.encode(_without_nulls(msgspec.json.decode(raw))))
         if isinstance(found, PodObject):
             found = shown_of(found)
-        # Through JSON: it has lists where the struct has tuples, as the log does.
-        shown: dict[str, Any] | None = msgspec.json.decode(msgspec.json.encode(found))
-        return shown
+            if found is None:
+                return None
+        return msgspec.Raw(msgspec.json.encode(found))
+
+    def read(self, manifest: msgspec.Raw) -> Any:
+        """An object as the log has it, as `type`. Raises msgspec.MsgspecError, which names the field."""
+        return _decoder(self.type).decode(manifest)
 
 
 @cache
