@@ -31,6 +31,17 @@ START_MS = 1_700_000_000_000
 FAULTS_END_MS = START_MS + 150_000
 K = "kueue.x-k8s.io/"
 FOREVER = 10**9
+WILD = FaultRates(
+    crash=0.02,
+    rival=0.01,
+    call_error=0.05,
+    call_lost=0.05,
+    watch_cut=0.02,
+    forget=0.2,
+    lag=0.1,
+    append_lost=0.02,
+    until_ms=FAULTS_END_MS,
+)
 WITH_PODS = Configuration(integrations=IntegrationsConfiguration(frameworks=("batch/job", "pod")))
 
 
@@ -440,18 +451,7 @@ def test_pods_are_left_alone_without_the_integration() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_end_is_the_same_whatever_goes_wrong(seed: int) -> None:
     """Crashes, rivals, lost answers and cut watches: all groups and pods finish, nothing is left behind."""
-    faults = FaultRates(
-        crash=0.02,
-        rival=0.01,
-        call_error=0.05,
-        call_lost=0.05,
-        watch_cut=0.02,
-        forget=0.2,
-        lag=0.1,
-        append_lost=0.02,
-        until_ms=FAULTS_END_MS,
-    )
-    world = cell(faults, seed, quota=3)
+    world = cell(WILD, seed, quota=3)
     group(world, "a", 2, run_ms=10_000)
     world.create(pod("single", run_ms=5_000))
     run(world, 20_000)

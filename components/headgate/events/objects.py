@@ -771,6 +771,8 @@ class ManagedPod(ApiBranch, frozen=True):
     pod, in order. `has_node`, `ready`, `message` and `failed_ms` are its status, the latter the time at which its
     containers have failed; `deletes_ms` is when its deletion is due, and `grace_s` after how many seconds.
     `copied_labels` and `copied_annotations` are those that the Workload of its group gets too, by the configuration.
+    `prebuilt` is the name of the Workload that it is to run by, where it names one; the spec of such a plain pod has
+    its containers as they are.
 
     Of a pod of a StatefulSet or LeaderWorkerSet `set_name` is the name of that, and of the latter `group_index` the
     number of its group, None before it has one, and `is_worker` whether its group has a leader that it is not.
@@ -800,6 +802,7 @@ class ManagedPod(ApiBranch, frozen=True):
     is_worker: bool = False
     copied_labels: dict[str, str] = {}
     copied_annotations: dict[str, str] = {}
+    prebuilt: str = ""
 
 
 class Pod(ApiBranch, frozen=True):

@@ -1,7 +1,7 @@
 """Plain pods on a real control plane, gated as admission leaves them: run and finished."""
 
 import pytest
-from tests.kube.e2e.cells import Deployment, Json
+from tests.kube.e2e.cells import KUEUE, Deployment, Json
 from tests.kube.e2e.objects import flavor, furnished, job
 from tests.kube.e2e.seeing import becomes, has, workload_of
 from tests.kube.e2e.serving import SELECTOR, TOLERATION, is_on_flavor
@@ -99,3 +99,57 @@ async def test_an_evicted_plain_pod_is_deleted_and_its_workload_with_it(deployme
 
             await until(gone)
             await becomes(deployment, CLUSTER_QUEUES, team, None, lambda it: not it["status"]["reservingWorkloads"])
+
+
+def named(made: Json) -> Json:
+    """A pod that names the Workload `made`."""
+    made["metadata"]["annotations"] |= {f"{K}prebuilt-workload-name": "made"}
+    return made
+
+
+def workload_for(team: str, roles: dict[str, Json]) -> Json:
+    """A Workload for pods by their roles, with what the API server has given them; made by somebody else."""
+    pod_sets = [{"name": role, "count": 1, "template": {"spec": each["spec"]}} for role, each in roles.items()]
+    spec = {"queueName": "main", "podSets": pod_sets}
+    return {"apiVersion": KUEUE, "kind": "Workload", "metadata": {"name": "made", "namespace": team}, "spec": spec}
+
+
+async def test_a_plain_pod_waits_for_the_workload_that_it_names_and_runs_by_it(deployment: Deployment) -> None:
+    """It controls the Workload and gets none of its own; when the Workload is deleted, the pod is."""
+    team = deployment.fresh("team")
+    with configured(integrations={"frameworks": ["pod"]}) as bridge:
+        async with deployment.cell(team, bridge=bridge):
+            await deployment.apply(*furnished(team), named(pod(team, "one", run_ms=600_000)))
+            given = await deployment.get(PODS, "one", team)
+            assert await deployment.all(WORKLOADS, team) == []
+            await deployment.apply(workload_for(team, {"main": given}))
+            await becomes(deployment, PODS, "one", team, lambda it: it["status"].get("phase") == "Running")
+            found = await workload_of(deployment, team, has("Admitted"))
+            (owner,) = found["metadata"]["ownerReferences"]
+            assert (owner["kind"], owner["uid"], owner["controller"]) == ("Pod", given["metadata"]["uid"], True)
+            assert found["metadata"]["labels"][f"{K}job-uid"] == given["metadata"]["uid"]
+            await deployment.plane.kubectl("delete", "workloads.kueue.x-k8s.io", "made", "-n", team)
+
+            async def gone() -> bool:
+                return await deployment.all(PODS, team) == []
+
+            await until(gone)
+
+
+async def test_a_pod_group_runs_by_the_workload_that_it_names(deployment: Deployment) -> None:
+    """The first pod runs before the second is there. All own the Workload, none controls it; it ends with them."""
+    team = deployment.fresh("team")
+    with configured(integrations={"frameworks": ["pod"]}) as bridge:
+        async with deployment.cell(team, bridge=bridge):
+            pods = [named(grouped(team, name, 2, run_ms=500, group="made")) for name in ("leader", "worker")]
+            for each in pods:
+                each["metadata"]["annotations"] |= {f"{K}role-hash": each["metadata"]["name"]}
+            roles = dict(zip(("leader", "worker"), pods, strict=True))
+            await deployment.apply(*furnished(team), workload_for(team, roles), pods[0])
+            await becomes(deployment, PODS, "leader", team, lambda it: it["status"].get("phase") == "Succeeded")
+            await deployment.apply(pods[1])
+            found = await workload_of(deployment, team, has("Finished", reason="Succeeded"))
+            owners = {each["name"]: each.get("controller", False) for each in found["metadata"]["ownerReferences"]}
+            assert owners == {"leader": False, "worker": False}
+            for name in ("leader", "worker"):
+                await becomes(deployment, PODS, name, team, lambda it: not it["metadata"].get("finalizers"))

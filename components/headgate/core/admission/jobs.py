@@ -194,7 +194,7 @@ def _prebuilt(operations: tuple[AdmissionOperation, ...], of: JobKindRules) -> t
         base = AdmissionRule(
             name=f"prebuilt-{name}", field=field, when=when, holds="", value=value, operations=operations
         )
-        rules += subdomain(base, value)
+        rules += (*subdomain(base, value), *_again(base))
         if "prebuilt" not in of.supports:
             rules.append(
                 msgspec.structs.replace(
@@ -220,6 +220,15 @@ def _prebuilt(operations: tuple[AdmissionOperation, ...], of: JobKindRules) -> t
             )
         )
     return tuple(rules)
+
+
+def _again(base: AdmissionRule) -> tuple[AdmissionRule, ...]:
+    """The form of a name is checked on updates too, as long as it may change, where not everything is."""
+    if base.operations == BOTH:
+        return ()
+    when = f"({base.when}) && (variables.suspended || variables.wasElastic)"
+    again = msgspec.structs.replace(base, name=f"{base.name}-again", when=when, operations=UPDATE)
+    return subdomain(again, base.value)
 
 
 def _max_exec_time(operations: tuple[AdmissionOperation, ...]) -> tuple[AdmissionRule, ...]:

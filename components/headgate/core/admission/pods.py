@@ -127,7 +127,6 @@ def _counts() -> tuple[AdmissionRule, ...]:
 
 
 def _more() -> tuple[AdmissionRule, ...]:
-    prebuilt = f"({annotation(PREBUILT)} != '' ? {annotation(PREBUILT)} : {label(PREBUILT)})"
     return (
         AdmissionRule(
             name="managed-label",
@@ -155,14 +154,27 @@ def _more() -> tuple[AdmissionRule, ...]:
             detail="unretriable pod group can't be converted to retriable",
             operations=UPDATE,
         ),
+        *_prebuilt_of_group(),
+    )
+
+
+def _prebuilt_of_group() -> tuple[AdmissionRule, ...]:
+    """The Workload that a pod of a group names has the name of the group."""
+    by_annotation = f"{annotation(PREBUILT)} != ''"
+    places = (
+        ("annotation", f"metadata.annotations[{PREBUILT}]", annotation(PREBUILT), by_annotation),
+        ("label", f"metadata.labels[{PREBUILT}]", label(PREBUILT), f"!({by_annotation}) && {label(PREBUILT)} != ''"),
+    )
+    return tuple(
         AdmissionRule(
-            name="prebuilt-of-group",
-            field=f"metadata.labels[{PREBUILT}]",
-            when=f"variables.group != '' && {prebuilt} != ''",
-            holds=f"{prebuilt} == variables.group",
-            value=prebuilt,
+            name=f"prebuilt-of-group-{name}",
+            field=field,
+            when=f"variables.group != '' && {when}",
+            holds=f"{value} == variables.group",
+            value=value,
             detail="prebuilt workload and pod group should be equal",
-        ),
+        )
+        for name, field, value, when in places
     )
 
 

@@ -25,6 +25,7 @@ from headgate.core.api.names import (
     POD_GROUP_SERVING,
     POD_GROUP_TOTAL,
     POD_PARENT,
+    PREBUILT,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
     RETRIABLE_IN_GROUP,
@@ -39,6 +40,10 @@ from headgate.events.objects import ApiBranch, ApiObject, ManagedPod, PodSpec
 
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 """The phases of a pod that does not run any more."""
+
+
+_GIVEN_A_GROUP: Final = (STATEFUL_SET.framework, LEADER_WORKER_SET.framework)
+"""The frameworks whose pods name the Workload that Headgate has made for them."""
 
 
 class PodCondition(ApiObject, frozen=True):
@@ -99,6 +104,7 @@ def managed_of(
         grace_s=(meta.deletion_grace_period_seconds or 0) if meta.deletion_timestamp is not None else 0,
         copied_labels=picked(labels, keys.labels) if group else {},
         copied_annotations=picked(annotations, keys.annotations) if group else {},
+        prebuilt="" if parent in _GIVEN_A_GROUP else annotations.get(PREBUILT) or labels.get(PREBUILT, ""),
         **_place_in_set(meta, parent),
     )
 

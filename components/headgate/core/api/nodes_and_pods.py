@@ -124,7 +124,10 @@ def read_pod(raw: bytes, keys: MetadataKeys = NO_KEYS) -> tuple[Metadata, Fact |
         deleting=meta.deletion_timestamp is not None,
     )
     if managed is not None:
-        spec = PodSpec() if _has_ended(seen) else _reduced(pod.spec, spec.tolerations)
+        # That of a plain pod is compared with the Workload that it names.
+        is_compared = managed.prebuilt != "" and not managed.group
+        kept = pod.spec if is_compared else _reduced(pod.spec, spec.tolerations)
+        spec = PodSpec() if _has_ended(seen) else kept
         pod = replace(pod, managed=managed, phase=seen.status.phase or "Pending", spec=spec)
     if not _has_ended(seen) and any(annotation in TOPOLOGY_ANNOTATIONS for annotation in meta.annotations or {}):
         pod = _topology_aware(meta, pod)

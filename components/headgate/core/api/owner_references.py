@@ -13,3 +13,8 @@ def controlling(api_version: str, kind: str, name: str, uid: str) -> dict[str, A
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def of_pod(name: str, uid: str) -> dict[str, Any]:
+    """The reference to one of the pods that own the Workload of their group together; none controls it."""
+    return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}

@@ -59,8 +59,8 @@ class _Pods(RunByPods):
         raise TypeError(f"{self.kind.kind}: the pods of this kind are read one by one")
 
     def observed_pod_sets(self, job: Job) -> tuple[PodSet, ...]:
-        """See `Integration`. A pod's spec never changes in a way that its Workload has to follow."""
-        return ()
+        """See `Integration`. Only of pods that name their Workload: of others it never changes."""
+        return job.pod_sets
 
     def pod_counts(self, job: Job) -> dict[str, int]:
         """See `Integration`."""

@@ -23,9 +23,9 @@ from headgate.core.status import foreign_conditions
 from headgate.core.status.foreign_conditions import ADMISSION_REVOKED
 from headgate.core.workload import concurrent_admission, owners, pods_ready, prebuilt, slices
 from headgate.core.workload.injection import InjectionError, UpdateConflictError, injected
-from headgate.core.workload.matching import is_in_sync
+from headgate.core.workload.matching import are_pods_in_sync, is_in_sync
 from headgate.core.workload.owners import job_of
-from headgate.core.workload.pod_jobs import is_group
+from headgate.core.workload.pod_jobs import is_group, is_of_pods
 from headgate.events.configuration import Configuration
 from headgate.events.ids import UnixMs
 from headgate.events.objects import CheckState, Condition, RequeueState
@@ -77,6 +77,8 @@ def _is_out_of_sync(state: State, workload: Workload, record: JobRecord) -> bool
     key = owners.job_key(state, workload)
     if key is None or prebuilt.key_of(key, record.job) != workload.key:
         return False
+    if is_of_pods(key):
+        return not are_pods_in_sync(key, record.job, record.job.pod_sets, workload)
     integration = integration_of(key)
     if integration.carries_injection(record.job) and record.job.suspended:
         return False

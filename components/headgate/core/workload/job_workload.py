@@ -29,7 +29,7 @@ from headgate.core.api.names import (
     REPLACEMENT_FOR,
     SLICE_NAME,
 )
-from headgate.core.api.owner_references import controlling
+from headgate.core.api.owner_references import controlling, of_pod
 from headgate.core.config import feature_gates
 from headgate.core.config.feature_gates import enabled
 from headgate.core.jobs.pods import group_pods
@@ -124,7 +124,7 @@ def _metadata(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]
     if kind is job_kinds.POD_GROUP:
         group = group_pods(raw)
         annotations = _annotations(group.roles[0].pod, job) | {IS_GROUP_WORKLOAD: "true"} | group.annotations
-        owned_by = [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid} for name, uid in group.pods]
+        owned_by = [of_pod(name, uid) for name, uid in group.pods]
         made = {"annotations": annotations, "ownerReferences": owned_by}
         return {"labels": group.labels, **made} if group.labels else made
     keys = copied(state.configuration)

@@ -13,12 +13,17 @@ Beyond Kueue's rule, the node selectors and everything else of the template are 
 start writes them from the Workload, so that an edit of them would be lost otherwise.
 """
 
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
 from headgate.core.jobs.registry import integration_of
+from headgate.core.kubernetes.quantities import amount
 from headgate.core.state.tables import JobRecord, Stage, State, Workload
 from headgate.core.workload import slices
-from headgate.core.workload.pod_jobs import is_of_pods
+from headgate.core.workload.pod_jobs import is_group, is_of_pods
 from headgate.events.ids import JobKey
-from headgate.events.objects import PodSet
+from headgate.events.objects import Container, Job, PodSet, Resources
 
 
 def is_to_run(workload: Workload) -> bool:
@@ -76,6 +81,55 @@ def _is_same_form(wanted: PodSet, its_own: PodSet) -> bool:
         is_.init_containers,
         is_.tolerations,
     ) == (was.containers, was.init_containers, was.tolerations)
+
+
+def are_pods_in_sync(key: JobKey, job: Job, pods: tuple[PodSet, ...], workload: Workload) -> bool:
+    """
+    Whether a prebuilt Workload is still one for its plain pod or pod group (Kueue's EquivalentToWorkload of Pod).
+
+    `pods` is what is compared of them (`headgate.core.workload.pod_jobs.compared`).
+
+    A plain pod is compared like any job, but that quantities are compared by value; once it is admitted without its
+    tolerations, to which the flavor's are added. Of a group the roles count: each is a pod set, which may be of more
+    pods, and the pod sets are in the order of the roles' names.
+    """
+    if not pods or workload.stage is Stage.EVICTED:
+        return is_group(key) or _has_its_limit(job, workload)
+    its_own = workload.spec.pod_sets
+    if not is_group(key):
+        is_one = _has_its_limit(job, workload) and len(its_own) == 1
+        return is_one and _is_pod(pods[0], its_own[0], is_admitted=workload.stage is Stage.ADMITTED)
+    left = iter(its_own)
+    found = [next((each for each in left if each.name == role.name), None) for role in pods]
+    return all(each is not None and each.count >= role.count for each, role in zip(found, pods, strict=True))
+
+
+def _has_its_limit(job: Job, workload: Workload) -> bool:
+    return job.max_execution_time_seconds == workload.spec.maximum_execution_time_seconds
+
+
+def _is_pod(pod: PodSet, its_own: PodSet, *, is_admitted: bool) -> bool:
+    """Whether a pod set is that of a plain pod."""
+    is_, was = pod.template.spec, its_own.template.spec
+    return (
+        (its_own.count, its_own.min_count) == (1, None)
+        and _by_value(is_.containers) == _by_value(was.containers)
+        and _by_value(is_.init_containers) == _by_value(was.init_containers)
+        and (is_admitted or is_.tolerations == was.tolerations)
+    )
+
+
+def _by_value(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+    """Containers with their quantities as numbers, as Kubernetes compares them."""
+    return tuple(replace(each, resources=_amounts_of(each.resources)) for each in containers)
+
+
+def _amounts_of(given: Resources) -> Resources:
+    return Resources(requests=_amounts(given.requests), limits=_amounts(given.limits))
+
+
+def _amounts(quantities: Mapping[str, str | int | float]) -> dict[str, str | int | float]:
+    return {resource: amount(resource, value) for resource, value in quantities.items()}
 
 
 def _without_topology(pod_set: PodSet) -> PodSet:

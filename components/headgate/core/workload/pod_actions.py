@@ -5,8 +5,8 @@ Such a pod is started by removing its gate, and stopped by deleting it; it canno
 it visible until its group has seen its end. `due` derives from the state what each pod of a job needs now:
 
 - ungate: its Workload is admitted. One patch removes the gate and adds what the admission injects.
-- stop: its Workload is not admitted, or is being deleted. The pod gets the condition `TerminationTarget` with the
-  reason, and is deleted.
+- stop: its Workload is not admitted, or is being deleted, or is not the one that it names. The pod gets the condition
+  `TerminationTarget` with the reason, and is deleted.
 - remove: its group has more pods than its Workload. The finalizer is removed, and the pod is deleted.
 - finalize: nothing waits for its end any more. The finalizer is removed.
 """
@@ -20,11 +20,11 @@ from headgate.core.jobs.integration import Directives
 from headgate.core.jobs.marks import TOPOLOGY_GATE
 from headgate.core.kubernetes import conditions
 from headgate.core.state.tables import PodRecord, Stage, State, Workload
-from headgate.core.workload import owners, pod_groups, pod_jobs
+from headgate.core.workload import owners, pod_groups, pod_jobs, prebuilt
 from headgate.core.workload.injection import InjectionError, Templates, is_assigned
-from headgate.core.workload.matching import is_to_run
+from headgate.core.workload.matching import are_pods_in_sync, is_to_run
 from headgate.core.workload.pod_groups import Members, managed
-from headgate.core.workload.stops import NOT_ADMITTED, WORKLOAD_DELETED
+from headgate.core.workload.stops import NO_MATCHING_WORKLOAD, NOT_ADMITTED, WORKLOAD_DELETED
 from headgate.events.ids import JobKey, PodKey, UnixMs, split_key
 
 TERMINATION_TARGET: Final = "TerminationTarget"
@@ -47,6 +47,10 @@ class Stop(NamedTuple):
     message: str
 
 
+MISSING: Final = Stop(NO_MATCHING_WORKLOAD, "missing workload")
+"""Why pods are stopped that cannot have the Workload that they name."""
+
+
 def workload_of_pods(state: State, job: JobKey, members: Members) -> Workload | None:
     """The Workload of the job that these pods belong to."""
     if pod_jobs.is_group(job):
@@ -59,11 +63,11 @@ def due(state: State, job: JobKey, members: Members) -> dict[PodKey, PodStep]:
     """What each pod of a job needs."""
     if not members:
         return {}
-    workload = workload_of_pods(state, job, members)
+    workload, record = workload_of_pods(state, job, members), state.jobs.get(job)
     if workload is not None and workload.stage is Stage.FINISHED:
-        return _finalized(members, members)
+        is_lost = record is not None and prebuilt.is_out_of_sync(record.job, workload)
+        return _out_of_sync(job, members, workload) if is_lost else _finalized(members, members)
     if workload is not None and workload.deleting:
-        record = state.jobs.get(job)
         return _deleted(members, is_served=record is not None and record.job.made_for != "")
     view = pod_jobs.kept(job, members, workload)
     found = _finalized(members, _given_up(job, members, workload))
@@ -71,13 +75,40 @@ def due(state: State, job: JobKey, members: Members) -> dict[PodKey, PodStep]:
         found |= _finalized(members, view.replaced)
         found.update((key, PodStep("remove")) for key in view.excess if _is_left(members[key]))
     if workload is None:
-        return found
+        is_refused = record is not None and prebuilt.is_refused(state, job, record)
+        return found | (_stopped(members) if is_refused else {})
     if is_to_run(workload):
+        if pod_jobs.named_by(members) and not _is_in_sync(state, job, view.kept, workload):
+            # It is about to be finished.
+            return found
         gated = (key for key, record in view.kept.items() if _waits(record))
         return found | {key: PodStep("ungate") for key in gated if key not in found}
     stop = stop_of(workload)
     running = (key for key, record in view.kept.items() if pod_groups.runs(record.pod))
     return found | {key: PodStep("stop", *stop) for key in running if key not in found}
+
+
+def _is_in_sync(state: State, job: JobKey, pods: Members, workload: Workload) -> bool:
+    """Whether these pods may start by the Workload that they name: their job may not have all of them yet."""
+    record = state.jobs.get(job)
+    return record is not None and are_pods_in_sync(job, record.job, pod_jobs.compared(job, pods), workload)
+
+
+def _out_of_sync(job: JobKey, members: Members, workload: Workload) -> dict[PodKey, PodStep]:
+    """
+    Pods whose prebuilt Workload is out of sync with them: none runs, and those of a group are given up.
+
+    A plain pod waits with its finalizer, as in Kueue. A group's leave once all own the Workload, which stays for the
+    others.
+    """
+    if not pod_jobs.is_group(job):
+        return _finalized(members, _given_up(job, members, None)) | _stopped(members)
+    return _finalized(members, members) | _stopped(members) if _is_owned_by(members, workload) else {}
+
+
+def _stopped(members: Members) -> dict[PodKey, PodStep]:
+    """The pods that run without the Workload that they name."""
+    return {key: PodStep("stop", *MISSING) for key, record in members.items() if pod_groups.runs(record.pod)}
 
 
 def stop_of(workload: Workload) -> Stop:

@@ -13,13 +13,14 @@ import msgspec
 
 from headgate.core.api.names import POD_GROUP_KIND
 from headgate.core.config.frameworks import POD_FRAMEWORK
+from headgate.core.jobs.pods import POD_SET
 from headgate.core.state.grouping import Groups
 from headgate.core.state.tables import PodRecord, State, Workload
-from headgate.core.workload import pod_groups
+from headgate.core.workload import pod_groups, prebuilt
 from headgate.core.workload.pod_groups import Members, managed
 from headgate.events.configuration import Configuration
 from headgate.events.ids import JobKey, JobRef, PodKey, UnixMs, WorkloadKey, split_key
-from headgate.events.objects import Job, Pod
+from headgate.events.objects import Job, Pod, PodSet, PodSpec, PodTemplate
 
 POD_KIND: Final = "Pod"
 _PREFIXES: Final = (f"/{POD_KIND}/", f"/{POD_GROUP_KIND}/")
@@ -102,8 +103,8 @@ class JobPods:
 
 
 def kept(job: JobKey, members: Members, workload: Workload | None) -> pod_groups.GroupView:
-    """What the pods of a job are to it."""
-    if is_group(job):
+    """What the pods of a job are to it. A group that names its Workload keeps all of its pods, as in Kueue."""
+    if is_group(job) and not named_by(members):
         return pod_groups.view_of(members, workload)
     return pod_groups.GroupView(members, (), (), 0)
 
@@ -137,6 +138,8 @@ def observed(
         max_execution_time_seconds=shown.max_execution_time_seconds,
         gated_by=shown.gated_by,
         problem=_problem(job, members, workload) if group else "",
+        prebuilt=shown.prebuilt,
+        pod_sets=compared(job, pods) if shown.prebuilt and end is None else (),
     )
     return msgspec.structs.replace(
         told,
@@ -160,7 +163,24 @@ def _reclaimable(pods: Members, workload: Workload | None) -> dict[str, int]:
 
 
 def _problem(job: JobKey, members: Members, workload: Workload | None) -> str:
-    return pod_groups.problem_of(JobRef.parse(job).name, members) if workload is None else ""
+    group, named = JobRef.parse(job).name, named_by(members)
+    if named:
+        return prebuilt.OTHER_NAME_MESSAGE if named != group else ""
+    return pod_groups.problem_of(group, members) if workload is None else ""
+
+
+def named_by(members: Members) -> str:
+    """The Workload that these pods name; "" for none."""
+    return managed(next(iter(members.values())).pod).prebuilt if members else ""
+
+
+def compared(job: JobKey, pods: Members) -> tuple[PodSet, ...]:
+    """What is compared with the Workload that pods name: of a group no more than how many pods each role has."""
+    if is_group(job):
+        return tuple(PodSet(name=role.name, count=role.count) for role in pod_groups.roles_of(pods))
+    spec = next(iter(pods.values())).pod.spec
+    compared = PodSpec(containers=spec.containers, init_containers=spec.init_containers, tolerations=spec.tolerations)
+    return (PodSet(name=POD_SET, count=1, template=PodTemplate(spec=compared)),)
 
 
 def _priority_class(members: Mapping[PodKey, PodRecord]) -> str:
@@ -174,9 +194,9 @@ def misfits(job: JobKey, members: Members, workload: Workload) -> bool:
     """
     Whether a pod group needs another Workload than it has: none of its pods is of it, or its execution time differs.
 
-    Those of a plain pod never change.
+    Those of a plain pod never change, and one that its pods name is never replaced.
     """
-    if not is_group(job) or not members:
+    if not is_group(job) or not members or named_by(members):
         return False
     first = managed(next(iter(members.values())).pod)
     if first.max_execution_time_seconds != workload.spec.maximum_execution_time_seconds and not first.parent:

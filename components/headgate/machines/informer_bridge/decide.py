@@ -827,7 +827,7 @@ class InformerBridge:
                 self._effects.append(refused)
             return
         if record.job.prebuilt:
-            self._prebuilt.claim(key, record.job, calls)
+            self._prebuilt.claim(key, record.job, self._pod_jobs.of(key), calls)
             return
         job, raw = self._whole(key, record)
         if job is None:
@@ -866,7 +866,7 @@ class InformerBridge:
             return _COMPOSE_ERROR, record.job.problem
         if self._prebuilt.is_missing(key, record.job):
             return prebuilt.NOT_FOUND, prebuilt.NOT_FOUND_MESSAGE
-        if pod_jobs.is_group(key) and workload in self.state.workloads:
+        if pod_jobs.is_group(key) and not record.job.prebuilt and workload in self.state.workloads:
             name = split_key(workload)[1]
             return _NAME_CONFLICT, (
                 f'A Workload named "{name}" already exists but is not a pod group workload; '

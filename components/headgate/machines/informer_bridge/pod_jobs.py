@@ -10,7 +10,7 @@ pod is kept from its observation until the Workload is created, and read if none
 group of a thousand equal pods costs the memory of one.
 
 A group's Workload is owned by all of its pods; owners that it lacks are added. One that is of none of the group's pods
-is deleted, and the group gets another one.
+is deleted, and the group gets another one; one that the pods name is left (`prebuilt_workloads`).
 
 The groups of StatefulSets and LeaderWorkerSets are there before their pods (`headgate.core.workload.served`). The
 Workload of a group that its set has no longer is deleted.
@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.core.api.owner_references import of_pod
 from headgate.core.jobs.pods import GroupPods, RolePods
 from headgate.core.jobs.registry import integration_of
 from headgate.core.kubernetes.pod_paths import pod_path
@@ -38,7 +39,7 @@ from headgate.core.workload.pod_groups import Members, managed
 from headgate.events import facts
 from headgate.events.configuration import Configuration
 from headgate.events.families import NamesWorkload
-from headgate.events.ids import JobKey, PodKey, Uid, UnixMs, split_key
+from headgate.events.ids import JobKey, Uid, UnixMs, split_key
 from headgate.machines.informer_bridge.foreign_pods import is_foreign
 
 CALLS_MAX: Final = 256
@@ -70,7 +71,7 @@ class PodJobs:
         """GETs of pods under way: job, role and the pod's uid."""
         self._until: dict[JobKey, UnixMs] = {}
         """Jobs with a pod that is being deleted and still counts as active, and until when."""
-        self._unowned: OrderedDict[JobKey, None] = OrderedDict.fromkeys(self._pods.jobs())
+        self._unowned: OrderedDict[JobKey, None] = OrderedDict.fromkeys(filter(pod_jobs.is_group, self._pods.jobs()))
         """Groups whose Workload may lack an owner, or be of none of their pods, or of no group that their set has."""
         made = (each.key for each in state.workloads.values() if served.set_of_workload(each) is not None)
         self._unowned.update((pod_jobs.group_of(key), None) for key in made)
@@ -109,6 +110,8 @@ class PodJobs:
             # Its Workload is made from its set.
             return
         if job is None or not pod_groups.is_active(fact.spec) or pod_groups.has_ended(fact.spec):
+            return
+        if managed(fact.spec).prebuilt:
             return
         role = managed(fact.spec).role
         if owners.workload_of(self._state, job, pod_jobs.uid_of(job, fact.spec)) is not None:
@@ -203,6 +206,10 @@ class PodJobs:
         """When a fact is due that is not yet; None when there is none."""
         return min(self._until.values(), default=None)
 
+    def of(self, job: JobKey) -> Members:
+        """The pods of a job, in order."""
+        return self._pods.of(job)
+
     def is_there(self, job: JobKey) -> bool:
         """Whether the state has a pod of a job, or a set that has this group."""
         return self._sets.has(job) or bool(self._pods.of(job))
@@ -272,7 +279,10 @@ class PodJobs:
     def _own(self, job: JobKey, calls: list[Command]) -> None:
         members = self._pods.of(job)
         workload = self._workload(job, members)
-        if workload is None or workload.deleting or workload.stage is Stage.FINISHED:
+        if workload is None or workload.deleting:
+            return
+        if workload.stage is Stage.FINISHED and not pod_jobs.named_by(members):
+            # One that its pods name is owned even then, so that it goes with them.
             return
         is_of_set = self._sets.has(job)
         if not members and (is_of_set or not self._is_surplus(job, workload)):
@@ -282,9 +292,9 @@ class PodJobs:
         if self._is_surplus(job, workload) or (not is_of_set and pod_jobs.misfits(job, members, workload)):
             call = msgspec.structs.replace(call, body=deletion_of(workload.uid))
         else:
-            view = pod_groups.view_of(members, workload)
-            new = {key: each.pod.uid for key, each in view.kept.items() if each.pod.uid not in workload.group_owners}
-            missing = tuple(new.values())
+            kept = pod_jobs.kept(job, members, workload).kept
+            new = {key: each for key, each in kept.items() if each.pod.uid not in workload.group_owners}
+            missing = tuple(each.pod.uid for each in new.values())
             if not missing:
                 return
             patch = _owning_patch(workload, new)
@@ -319,13 +329,13 @@ class PodJobs:
             self._found.append(job)
 
 
-def _owning_patch(workload: Workload, pods: dict[PodKey, str]) -> list[dict[str, Any]]:
+def _owning_patch(workload: Workload, pods: Members) -> list[dict[str, Any]]:
     """The JSON patch that adds pods to the owners of a Workload."""
     patch: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": workload.uid}]
     if not workload.group_owners:
         patch.append({"op": "add", "path": "/metadata/ownerReferences", "value": []})
-    for key, uid in pods.items():
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": split_key(key)[1], "uid": uid}
+    for key, record in pods.items():
+        owner = of_pod(split_key(key)[1], record.pod.uid)
         patch.append({"op": "add", "path": "/metadata/ownerReferences/-", "value": owner})
     return patch
 

@@ -4,18 +4,25 @@ The bridge's work for jobs that name the Workload by which they run (`headgate.c
 A job becomes the controlling owner of that Workload by a server-side apply, which keeps other owners. While there is no
 such Workload, or another object controls it, the job waits: it is looked at again when the Workload changes.
 
+All pods of a pod group become owners that do not control it. The Workload is marked as one of a group, by which it is
+known again (Kueue takes the mark where the author has set it, and does without otherwise).
+
 Level-triggered. Owned by the bridge's machine, and equally pure.
 """
 
+from typing import Any
+
 from headgate.core.api import job_kinds
-from headgate.core.api.names import JOB_UID
-from headgate.core.api.owner_references import controlling
+from headgate.core.api.names import IS_GROUP_WORKLOAD, JOB_UID
+from headgate.core.api.owner_references import controlling, of_pod
 from headgate.core.machine.api_results import CONFLICT, NOT_FOUND, is_success
 from headgate.core.machine.contract import APPLY_PATCH, Call, Command, Completed
 from headgate.core.state.tables import State, Workload
 from headgate.core.status.server_side_apply import API_VERSION, apply_query
 from headgate.core.status.workload_status import workload_path
 from headgate.core.workload import prebuilt
+from headgate.core.workload.pod_groups import Members
+from headgate.core.workload.pod_jobs import is_group
 from headgate.events.ids import JobKey, JobRef, Uid, WorkloadKey, split_key
 from headgate.events.objects import Job
 
@@ -38,13 +45,13 @@ class PrebuiltWorkloads:
         self._waiting.setdefault(named, {})[key] = None
         return prebuilt.claimable(self._state, key, job) is None
 
-    def claim(self, key: JobKey, job: Job, calls: list[Command]) -> None:
-        """Make a job the owner of the Workload that it names."""
+    def claim(self, key: JobKey, job: Job, pods: Members, calls: list[Command]) -> None:
+        """Make a job the owner of the Workload that it names; of a pod group all `pods`."""
         workload = prebuilt.claimable(self._state, key, job)
         if workload is None or self._asked.get(workload.key) == (workload.uid, job.uid):
             return
         self._asked[workload.key] = workload.uid, job.uid
-        call = _owning(workload, key, job)
+        call = _owning(workload, key, job, pods)
         self._calls[call.id] = key, job.uid
         calls.append(call)
 
@@ -60,19 +67,20 @@ class PrebuiltWorkloads:
         return None if is_answered else asked
 
 
-def _owning(workload: Workload, key: JobKey, job: Job) -> Call:
+def _owning(workload: Workload, key: JobKey, job: Job, pods: Members) -> Call:
     kind, ref = job_kinds.kind_of(key), JobRef.parse(key)
     namespace, name = split_key(workload.key)
+    owner: dict[str, Any] = {
+        "labels": {JOB_UID: job.uid},
+        "ownerReferences": [controlling(kind.api_version, kind.kind, ref.name, job.uid)],
+    }
+    if is_group(key):
+        owned_by = [of_pod(split_key(pod)[1], record.pod.uid) for pod, record in pods.items()]
+        owner = {"annotations": {IS_GROUP_WORKLOAD: "true"}, "ownerReferences": owned_by}
     body = {
         "apiVersion": API_VERSION,
         "kind": "Workload",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "uid": workload.uid,
-            "labels": {JOB_UID: job.uid},
-            "ownerReferences": [controlling(kind.api_version, kind.kind, ref.name, job.uid)],
-        },
+        "metadata": {"name": name, "namespace": namespace, "uid": workload.uid, **owner},
     }
     return Call(
         id=f"own/{workload.key}",

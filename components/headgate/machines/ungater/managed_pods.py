@@ -114,7 +114,7 @@ class ManagedPods:
                 if not self._synced:
                     self._synced = True
                     self._jobs.add_all(self._pods.jobs())
-            case facts.WorkloadDeleted():
+            case facts.WorkloadDeleted() | effects.WorkloadCreateRejected():
                 self._look_at(event.job)
             case _:
                 self._look_at_job_of(event.workload)
