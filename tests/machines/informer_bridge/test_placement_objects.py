@@ -7,9 +7,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.machines.informer_bridge.test_foreign_pods import WITH_TOPOLOGIES
 from tests.support.cell import drive
 from tests.support.logs import TestLog
-from tests.support.playing import namespace, node
+from tests.support.playing import flavor, namespace, node
 
 from headgate.core.machine.contract import Changed, Committed, Listed, Resumed, Settled
 from headgate.core.placement.objects.kinds import KINDS, WATCHED
@@ -375,6 +376,8 @@ class _Cluster:
         self.bridge.place_by(document)
         if document and not before:
             self._list(WATCHED)
+        if before and not document:
+            self._list(["pods"])
 
     def restart(self) -> None:
         """A term that lists everything."""
@@ -418,3 +421,55 @@ def test_the_state_has_the_reduced_objects_of_the_cluster(steps: list[tuple[Any,
     assert state.objects == cluster.expected()
     assert state.scheduler_configuration == cluster.document
     assert cluster.bridge.log.refold().objects == state.objects
+
+
+# --- pods that are none of ours ------------------------------------------------------------------------------------
+
+
+def foreign(name: str, on: str = "n1", **metadata: Any) -> Json:
+    """A running pod of another scheduler."""
+    made = pod(name, phase="Running")
+    spec = {"nodeName": on, "containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]}
+    return {**made, "metadata": made["metadata"] | metadata, "spec": spec}
+
+
+def kinds_of(events: Iterable[EventBase]) -> list[str]:
+    return [type(each).__name__ for each in events if not isinstance(each, facts.InformersSynced)]
+
+
+def test_a_foreign_pod_has_one_fact_while_pods_are_placed() -> None:
+    """Its object. What Headgate queues or schedules itself has two."""
+    bridge = placing(nodes=[node("n1")])
+    bridge.change("pods", foreign("p"))
+    assert kinds_of(bridge.settle()) == ["ObjectObserved"]
+    bridge.change("pods", foreign("p"), "DELETED")
+    assert kinds_of(bridge.settle()) == ["ObjectDeleted"]
+    bridge.change("pods", pod("mine"))
+    bridge.change("pods", foreign("queued", annotations={"kueue.x-k8s.io/workload": "w"}))
+    assert sorted(kinds_of(bridge.settle())) == ["ObjectObserved", "ObjectObserved", "PodObserved", "PodObserved"]
+
+
+def test_the_first_topology_finds_what_foreign_pods_use_in_their_objects() -> None:
+    """After a restart too, and while their watch shows nothing."""
+    log = placing(nodes=[node("n1")], pods=[foreign("p"), foreign("q"), foreign("waiting", on="")]).log
+    assert log.state.pods == {}
+    log.append(Producer.INFORMER_BRIDGE, WITH_TOPOLOGIES)
+    again = Placing(log)
+    for resource in WITH:
+        again.machine.decide(Resumed(resource, "1"))
+    again.change("resourceflavors", flavor("spot", nodeLabels={"pool": "a"}, topologyName="t"))
+    while again.settle():
+        pass
+    assert log.state.node_usage == {"n1": {"cpu": 200, "pods": 2}}
+
+
+def test_without_placement_foreign_pods_have_facts_again() -> None:
+    """Turned off while it runs, or by a restart: pods are listed, and nothing waits for it."""
+    bridge = placing(nodes=[node("n1")], pods=[foreign("p")])
+    assert Placing(bridge.log, document={}).machine.listed_anew() == ("pods",)
+    bridge.place_by({})
+    bridge.settle()
+    bridge.machine.decide(Resumed("pods", "1"))
+    assert bridge.settle() == ()
+    bridge.show("pods", foreign("p"))
+    assert kinds_of(bridge.settle()) == ["PodObserved"]

@@ -17,6 +17,7 @@ from typing import Final
 
 from headgate.core.fold import quarantine
 from headgate.core.fold.quarantine import FOLD, Failure
+from headgate.core.state.manifests import PODS
 from headgate.core.state.tables import State
 
 LIMIT_MIN: Final = 50
@@ -70,7 +71,7 @@ def _limits(state: State) -> dict[str, int]:
     numbers = {
         "Workload": len(state.workloads),
         "Job": len(state.jobs),
-        "Pod": len(state.pods),
+        "Pod": max(len(state.pods), len(state.objects.get(PODS, ()))),
         "Node": len(state.nodes),
         "ClusterQueue": len(state.cluster_queues),
         "LocalQueue": len(state.local_queues),

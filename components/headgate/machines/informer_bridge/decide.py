@@ -25,7 +25,7 @@ objects, and is found again after a crash.
 The pod sets of a TrainJob follow from its runtime, too (`training_runtimes`).
 
 Once a flavor has a topology, pods that are none of ours are summed up by node (`foreign_pods`). While Headgate places
-pods, what that is decided by is appended too (`placement_objects`).
+pods, what that is decided by is appended too (`placement_objects`), and nothing else of pods that are none of ours.
 
 Objects that cannot be parsed are kept in `problems` for the process to log; they count as absent.
 """
@@ -38,7 +38,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.core.api import job_kinds
-from headgate.core.api.names import DEFAULT_QUEUE, ELASTIC_JOB, SCHEDULER_NAME
+from headgate.core.api.names import DEFAULT_QUEUE, ELASTIC_JOB, KUEUE, SCHEDULER_NAME
 from headgate.core.config.reader import ConfigurationError, read_document
 from headgate.core.fold import quarantine
 from headgate.core.fold.quarantine import about_event, has_workload_aside, is_about_aside, is_aside, kind_of, retry_of
@@ -115,6 +115,8 @@ _TO_COMPOSE: Final = ("namespaces", "workloadpriorityclasses", "priorityclasses"
 """The resources, beside those of jobs, that must be known before a Workload can be made from a Job."""
 
 _GONE: Final = b""
+_MAY_BE_OURS: Final = (KUEUE.rstrip("/").encode(), f'"{SCHEDULER_NAME}"'.encode())
+"""What the JSON of a pod has in it that is not foreign: a label, an annotation or a gate, or the scheduler's name."""
 _COMPOSE_ERROR: Final = "ErrWorkloadCompose"
 _NAME_CONFLICT: Final = "WorkloadNameConflict"
 _RETRIED: Final = (_COMPOSE_ERROR, _NAME_CONFLICT, prebuilt.NOT_FOUND)
@@ -336,6 +338,9 @@ class InformerBridge:
                 for table in (self._followed, self._unswept, self._to_list, self._unshown):
                     table.pop(resource, None)
                 self._marks.forget(resource)
+        if before and not self._objects.watched:
+            # Foreign pods had no facts.
+            self._expect_lists((PODS,))
         added = [each for each in self._objects.watched if each not in before]
         for resource in added:
             self._waiting.setdefault(resource, OrderedDict())
@@ -473,7 +478,9 @@ class InformerBridge:
 
     def listed_anew(self) -> tuple[str, ...]:
         """The resources that are read otherwise by the configurations than by those in the log."""
-        return (*self._read_otherwise(), *(self._objects.watched if self._objects.is_starting else ()))
+        if self._objects.is_starting:
+            return (*self._read_otherwise(), *self._objects.watched)
+        return (*self._read_otherwise(), *((PODS,) if self._objects.is_ending else ()))
 
     def _read_otherwise(self) -> tuple[str, ...]:
         return read_otherwise(self.state.configuration, self._in_effect())
@@ -569,7 +576,7 @@ class InformerBridge:
         self._held.pop(JobKey(key), None)
         if self.state.quarantine and self._is_left_alone(resource, key, raw):
             return None
-        if resource in self._objects.own:
+        if resource in self._objects.own or (resource == PODS and self._is_placed_only(PodKey(key), raw)):
             return None
         if raw == _GONE:
             self._raw.pop(JobKey(key), None)
@@ -634,6 +641,16 @@ class InformerBridge:
                 return None
             self._foreign.forget(key)
         return diff.deleted(self.state, PODS, key) if fact is None else diff.news(self.state, fact)
+
+    def _is_placed_only(self, key: PodKey, raw: bytes) -> bool:
+        """
+        Whether the log has of a pod what placement reads of it, and nothing else.
+
+        Such a pod is foreign (`foreign_pods`). What it uses of its node is read by topologies alone.
+        """
+        if not self._objects.watched or self._foreign.is_summing or key in self.state.pods:
+            return False
+        return raw != _GONE and not any(each in raw for each in _MAY_BE_OURS)
 
     def _waits_for_placement(self, pod: Pod) -> bool:
         """Whether a pod is for Headgate to place, and no profile says how."""

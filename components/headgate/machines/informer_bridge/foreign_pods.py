@@ -14,7 +14,8 @@ So a node costs at most 1000 / INCREASES_MS + 1 events a second, however many po
 
 A sum does not show its pods: while there are sums, the watch of pods is never resumed from a mark but begins with a
 list, and no sum is appended before the list is complete. The first flavor with a topology may appear while the log has
-facts of foreign pods; they are taken over from there, and deleted once the mark of pods is void.
+facts of foreign pods; they are taken over from there, and deleted once the mark of pods is void. While Headgate places
+pods, it has objects of them instead, and the uses follow from these.
 
 Owned by the bridge's machine, and equally pure. Memory: a tuple of a node and an interned request per pod.
 """
@@ -22,10 +23,13 @@ Owned by the bridge's machine, and equally pure. Memory: a tuple of a node and a
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+import msgspec
+
 from headgate.core.api.names import KUEUE, SCHEDULER_NAME
 from headgate.core.config import feature_gates
 from headgate.core.kubernetes.effective_requests import pod_requests
 from headgate.core.kubernetes.quantities import canonical
+from headgate.core.reading.decoding import UnreadableObjectError, read
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import State
 from headgate.events import facts
@@ -94,7 +98,22 @@ class ForeignPods:
                 if is_foreign(record.pod):
                     self.observe(key, record.pod)
                     self._to_drop[key] = None
+        for name, manifest in self._state.objects.get(PODS, {}).items():
+            key = PodKey(name)
+            if key not in self._state.pods:
+                with about("Pod", key):
+                    self._observe_object(key, manifest)
         return True
+
+    def _observe_object(self, key: PodKey, manifest: msgspec.Raw) -> None:
+        """A pod of which the log has what placement reads: all that its use follows from."""
+        try:
+            fact = read(PODS, bytes(manifest)).fact
+        except UnreadableObjectError:
+            # It was passed over when it was observed, too.
+            return
+        if isinstance(fact, facts.PodObserved) and is_foreign(fact.spec):
+            self.observe(key, fact.spec)
 
     # --- observations ----------------------------------------------------------------------------------------------
 

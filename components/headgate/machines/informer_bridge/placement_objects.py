@@ -72,6 +72,11 @@ class PlacementObjects:
         """Whether the log has no configuration yet: all is to be listed before it gets one."""
         return bool(self.document) and not self._state.scheduler_configuration
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the log has a configuration, and is to have none."""
+        return not self.document and bool(self._state.scheduler_configuration)
+
     def beginning(self) -> facts.SchedulerConfigurationObserved | None:
         """The configuration, if it differs from the log's and need not wait for objects."""
         return None if self.is_starting else self._news()

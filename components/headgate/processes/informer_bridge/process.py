@@ -18,6 +18,7 @@ from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
 from headgate.events.facts import ConfigurationObserved
 from headgate.machines.informer_bridge.decide import InformerBridge
+from headgate.machines.informer_bridge.foreign_pods import PODS
 from headgate.machines.informer_bridge.placement_objects import ALWAYS, OWN
 from headgate.machines.informer_bridge.reconfiguring import refusal
 from headgate.processes.informer_bridge.reloading import kueues_file, placements_file
@@ -115,6 +116,7 @@ def _place(watching: Watching, before: Mapping[str, Any], after: Mapping[str, An
         watching.list_again(ALWAYS)
     else:
         watching.end(OWN)
+        watching.list_again((PODS,))
 
 
 class Warned:
