@@ -3,18 +3,23 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.support import placements
 from tests.support.history import History
 from tests.support.placement import node, pod
 
+from headgate.adapters.log import LogEntry
 from headgate.adapters.logfile import LogFileWriter, read_log_file
 from headgate.cli.source import decoded
 from headgate.core.state.manifests import encoded
 from headgate.events import decisions, effects, facts
 from headgate.events.base import Producer
+from headgate.events.commit import encode_commit
 from headgate.events.ids import JobKey, PodKey, Uid, UnixMs
 from headgate.events.objects import Job
+from headgate.events.subjects import log_subject
 
 CONFIGURATION = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -119,3 +124,72 @@ def test_a_name_that_nothing_has_suggests_pods(headgate: Callable, written: tupl
     answer = headgate("explain", "ns/trains", "--log", written[0])
     assert answer.code == 2
     assert "no workload, job or pod 'ns/trains' in this log; did you mean ns/train" in answer.err
+
+
+# --- extenders -------------------------------------------------------------------------------------------------------
+
+URL = "http://127.0.0.1:1/extender"
+"""Nobody is there: what is told comes from the log."""
+
+
+def extended(path: Path, *allowed: str) -> Path:
+    """The log of a pod on three nodes, of which an extender has let some pass; `n3` has the best score."""
+
+    def answers(verb: str, body: Any) -> tuple[int, bytes]:
+        names = body["NodeNames"]
+        if verb == "prioritize":
+            return 200, json.dumps([{"Host": name, "Score": int(name[1])} for name in names]).encode()
+        failed = {name: "no licence" for name in names if name not in allowed}
+        left = [name for name in names if name in allowed]
+        return 200, json.dumps({"NodeNames": left, "FailedNodes": failed}).encode()
+
+    extender = {
+        "urlPrefix": URL,
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "weight": 2,
+        "nodeCacheCapable": True,
+    }
+    configuration = placements.CONFIGURATION | {"extenders": [extender]}
+    nodes = [placements.node(f"n{each}") for each in (1, 2, 3)]
+    cell = placements.PlacementCell(*nodes, placements.pod("p"), configuration=configuration)
+    cell.extenders = {URL: answers}
+    cell.run()
+    with LogFileWriter(path) as writer:
+        writer.write(
+            LogEntry(
+                seq=each.seq,
+                subject=log_subject(cell.state.cell, each.commit.producer),
+                time_ms=each.commit.time_ms,
+                payload=encode_commit(each.commit),
+            )
+            for each in cell.log.commits
+        )
+    return path
+
+
+def test_a_pod_is_told_with_what_extenders_answered(headgate: Callable, tmp_path: Path) -> None:
+    """The answers in the log, their scores and refusals; nobody is asked again."""
+    log = extended(tmp_path / "log.jsonl.gz", "n2", "n3")
+    answer = headgate("explain", "p", "--log", log, "-o", "json")
+    assert answer.code == 0, answer.err
+    told = json.loads(answer.out)
+    assert [line["text"] for line in told["lines"] if line["event"] == "pod.extender_answered"] == [
+        f"extender {URL}, asked to filter: it leaves 2 nodes and refuses 1 node",
+        f"extender {URL}, asked to prioritize: it scores 2 nodes",
+    ]
+    assert told["answer"]["node"] == "n3"
+    assert told["answer"]["refused"] == [{"plugin": "Extender", "reason": "no licence", "nodes": 1}]
+    scores = {each["node"]: each["scores"][-1] for each in told["answer"]["best"]}
+    assert scores["n3"] == {"plugin": URL, "raw": 3, "normalized": 30, "weighted": 60}
+    assert [each["verb"] for each in told["answer"]["extenders"]] == ["filter", "prioritize"]
+
+
+def test_a_pod_that_waits_is_told_with_what_extenders_answered_last(headgate: Callable, tmp_path: Path) -> None:
+    """As of its last attempt: of now, the log does not have what they would say."""
+    log = extended(tmp_path / "log.jsonl.gz")
+    answer = headgate("explain", "p", "--log", log)
+    assert answer.code == 0, answer.err
+    assert "Asked again as of its decision at" in answer.out
+    assert f"extender {URL}, asked to filter: it leaves no node and refuses 3 nodes" in answer.out
+    assert "Extender refuses 3 nodes: no licence" in answer.out

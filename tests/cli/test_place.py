@@ -1,7 +1,10 @@
 """`headgate place` on a log written by hand: three nodes of two zones, one of them full, one tainted."""
 
+import importlib
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ CONFIGURATION = {
     "kind": "KubeSchedulerConfiguration",
     "profiles": [{"schedulerName": "default-scheduler"}, {"schedulerName": "headgate"}],
 }
+EXAMPLE = Path(__file__).parents[2] / "examples" / "scheduler_extender" / "extender.py"
 TAINT = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
 
 
@@ -183,15 +187,67 @@ def test_a_log_without_a_configuration_places_nothing(headgate: Callable, tmp_pa
     assert "no pods are placed at position" in answer.err
 
 
-def test_extenders_are_not_consulted(headgate: Callable, tmp_path: Path) -> None:
-    """One line says so, the answer is that of the plugins, and what an extender manages is not asked of nodes."""
+def test_extenders_are_not_asked_unless_that_is_wanted(headgate: Callable, tmp_path: Path) -> None:
+    """One line says which, the answer is that of the plugins, and what an extender manages is not asked of nodes."""
     managed = [{"name": "example.com/gpu", "ignoredByScheduler": True}]
     extender = {"urlPrefix": "http://127.0.0.1:1", "filterVerb": "f", "bindVerb": "b", "managedResources": managed}
     log = written(tmp_path / "extenders.jsonl.gz", extenders=[extender])
     body = asked("p", "1")
     body["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1", "example.com/gpu": "1"}}
     answer = headgate("place", "-f", manifest(tmp_path, body), "--log", log, "-o", "json")
-    assert json.loads(answer.out)[0]["node"] == "a"
+    assert answer.code == 0, answer.err
+    (told,) = json.loads(answer.out)
+    assert (told["node"], told["binder"]) == ("a", "http://127.0.0.1:1")
     assert answer.err.splitlines() == [
-        "the extenders of the KubeSchedulerConfiguration are not consulted here: they may decide otherwise"
+        "not asked, and they may decide otherwise: extenders http://127.0.0.1:1; --ask-extenders asks them"
     ]
+    other = headgate("place", "-f", manifest(tmp_path, asked("q", "1")), "--log", log)
+    assert "not asked" not in other.err, "no extender has a say in a pod without the resource"
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The extender of the documentation, at this address."""
+    monkeypatch.syspath_prepend(str(EXAMPLE.parent))
+    handler = importlib.import_module(EXAMPLE.stem).Extender
+    monkeypatch.setattr(handler, "log_message", lambda *_: None)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_the_example_of_the_documentation_is_asked(headgate: Callable, tmp_path: Path, example: str) -> None:
+    """Live, about the nodes of the log and those of manifests; its answers and scores are told."""
+    extender = {"urlPrefix": example, "filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 1}
+    log = written(tmp_path / "extenders.jsonl.gz", extenders=[extender])
+    disk = node("d", labels={"example.com/local-disk": "yes"})
+    off = node("e")
+    off["metadata"]["annotations"] = {"example.com/maintenance": "on Monday"}
+    nodes = [{"apiVersion": "v1", "kind": "Node", **each} for each in (disk, off)]
+    pods = manifest(tmp_path, asked("p", "1"), *nodes)
+    (told,) = json.loads(headgate("place", "-f", pods, "--log", log, "--ask-extenders", "-o", "json").out)
+    assert told["node"] == "d"
+    assert {"plugin": "Extender", "reason": "maintenance on Monday", "nodes": 1} in told["refused"]
+    best = {score["plugin"]: score for score in told["best"][0]["scores"]}[example]
+    assert (best["raw"], best["normalized"], best["weighted"]) == (10, 100, 100)
+    assert told["extenders"] == [
+        {"extender": example, "verb": "filter", "answer": "it leaves 2 nodes and refuses 1 node"},
+        {"extender": example, "verb": "prioritize", "answer": "it scores 2 nodes"},
+    ]
+    table = headgate("place", "-f", pods, "--log", log, "--ask-extenders").out
+    assert f"extender {example}, asked to filter: it leaves 2 nodes and refuses 1 node" in table
+
+
+def test_an_extender_that_cannot_be_asked_fails_the_attempt(headgate: Callable, tmp_path: Path) -> None:
+    """As it does in the scheduler; the exit code says that the pod gets no node."""
+    extender = {"urlPrefix": "http://127.0.0.1:1", "filterVerb": "f"}
+    log = written(tmp_path / "extenders.jsonl.gz", extenders=[extender])
+    answer = headgate("place", "-f", manifest(tmp_path, asked("p", "1")), "--log", log, "--ask-extenders")
+    assert answer.code == 1
+    assert 'SchedulerError: Post "http://127.0.0.1:1/f": ' in answer.out
+
+
+def test_the_documentation_shows_the_example_as_it_is() -> None:
+    """Line by line."""
+    assert EXAMPLE.read_text() in (EXAMPLE.parents[2] / "docs" / "guides" / "placing-pods.md").read_text()

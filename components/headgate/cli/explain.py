@@ -145,15 +145,23 @@ async def _read(
 async def _read_pod(source: Source, until: Until, state: State, pod: PodKey, treatments: Treatments) -> "PodStory":
     """The history of a pod from a state on, with where it could go: now, or where that was decided."""
     # The engine of placement takes a while to import, and workloads do without it.
-    from headgate.core.views.pod_story import PodExplainer, answered
+    from headgate.core.views.pod_story import PodExplainer, RecordedAttempt, answered, lacks_answers
     from headgate.processes.runtime.extensions import load_placement_plugins
 
     explainer = PodExplainer(state, pod, treatments)
     async for logged in commits(source, until, state.position + 1):
         explainer.feed(logged)
-    decided = explainer.decided
-    at = explainer.state if decided is None else await state_at(source, Until(seq=decided.decided_at))
-    return answered(explainer.story(), at, decided, load_placement_plugins())
+    plugins = load_placement_plugins()
+
+    async def told(attempt: RecordedAttempt | None) -> "PodStory":
+        at = explainer.state if attempt is None else await state_at(source, Until(seq=attempt.decided_at))
+        return answered(explainer.story(), at, attempt, plugins)
+
+    story = await told(explainer.decided)
+    if lacks_answers(story) and explainer.decided is None and explainer.last is not None:
+        # What extenders said of a pod that waits is in the log where it was last tried.
+        return await told(explainer.last)
+    return story
 
 
 def show(story: "Story | PodStory", *, verbose: bool = False) -> None:

@@ -1,7 +1,7 @@
 """`headgate place`: where pods of manifests would go, decided on the state at any position of the log."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio
 import msgspec
@@ -16,6 +16,12 @@ from headgate.core.plan.pods import stored_pod
 from headgate.core.plan.reading import PlanInputError
 from headgate.core.state.tables import State
 from headgate.core.views.placement_answer import PlacementAnswer
+from headgate.events.ids import PodKey
+
+if TYPE_CHECKING:
+    from headgate.adapters.extenders import ExtenderClient
+    from headgate.core.placement.deciding import PlacementDecider
+    from headgate.core.placement.pods import PodInfo
 
 app = typer.Typer(add_completion=False)
 
@@ -26,6 +32,7 @@ Examples:
   headgate place -f pods.yaml --at -5m -o json   one after another, as they were placed five minutes ago
   headgate place -f pod.yaml -f new-node.yaml    with one more node
   headgate place -f pod.yaml --kube-scheduler-config other.yaml
+  headgate place -f pod.yaml --ask-extenders     with what the extenders of the configuration answer now
 
 \b
 Exit codes:
@@ -33,11 +40,12 @@ Exit codes:
   1  a pod would get none
   2  bad input: nothing was decided
 
-Nothing is created. Pods are placed in the order of the manifests, each beside those before it.
+Nothing is created. Pods are placed in the order of the manifests, each beside those before it. Extenders are called
+with --ask-extenders only, to filter, to score and to preempt, never to bind; else the plugins decide without them.
 """
 
 
-_VERBS = ("filterVerb", "prioritizeVerb", "preemptVerb", "bindVerb")
+_VERBS = ("filterVerb", "prioritizeVerb", "preemptVerb")
 _OFF = "no pods are placed at position {}, and the log has no nodes there: name a position with a configuration"
 
 
@@ -52,6 +60,13 @@ def place(
             "--kube-scheduler-config", metavar="FILE", help="Another KubeSchedulerConfiguration than the log's."
         ),
     ] = None,
+    ask_extenders: Annotated[
+        bool,
+        typer.Option(
+            "--ask-extenders",
+            help="Call the extenders, from here; over TLS as in the file of --kube-scheduler-config.",
+        ),
+    ] = False,
     output: options.OutputOption = Output.TABLE,
     data: options.Data = None,
     cell: options.Cell = None,
@@ -67,10 +82,7 @@ def place(
         if not state.scheduler_configuration:
             raise CliError(f"{_OFF.format(state.position)}: --kube-scheduler-config can only take its place")
         state.scheduler_configuration = document
-    has_extenders = _without_calls(state)
-    answers = placed(state, manifests, namespace)
-    if has_extenders:
-        say("the extenders of the KubeSchedulerConfiguration are not consulted here: they may decide otherwise")
+    answers = anyio.run(_asking if ask_extenders else _without_asking, state, manifests, namespace, configuration)
     emit(answers, output, lambda: _show(answers))
     raise typer.Exit(OK if all(each.node for each in answers) else FAILED)
 
@@ -82,18 +94,51 @@ def _document(path: str | None) -> dict[str, Any] | None:
     return None if path is None else load_scheduler_document(path)
 
 
-def _without_calls(state: State) -> bool:
+async def _asking(
+    state: State, manifests: list[Manifest], namespace: str, configuration: str | None
+) -> list[PlacementAnswer]:
+    """Place pods by what extenders answer now. A file of the configuration says how they are reached over TLS."""
+    from headgate.adapters.extenders import ExtenderClient
+    from headgate.core.placement.configuration.profiles import read_extenders
+    from headgate.processes.runtime.configuration_files import load_extenders
+
+    document = state.scheduler_configuration
+    client = ExtenderClient(load_extenders(configuration) if configuration is not None else read_extenders(document))
+    try:
+        return await placed(state, manifests, namespace, client)
+    finally:
+        await client.aclose()
+
+
+async def _without_asking(
+    state: State,
+    manifests: list[Manifest],
+    namespace: str,
+    configuration: str | None,  # noqa: ARG001 (as `_asking`)
+) -> list[PlacementAnswer]:
     """
-    Have no extender of the state's configuration called; False if there is none.
+    Place pods by the plugins alone, and say which extenders would have been asked.
 
     The resources that they have NodeResourcesFit ignore stay ignored.
     """
+    from headgate.core.placement.configuration.profiles import read_extenders
+    from headgate.core.placement.extenders.requests import is_interested
+    from headgate.core.placement.objects.kinds import PODS
+
     document = state.scheduler_configuration
-    extenders = document.get("extenders") or ()
-    left = [{name: value for name, value in each.items() if name not in _VERBS} for each in extenders]
-    if left:
-        state.scheduler_configuration = {**document, "extenders": left}
-    return bool(left)
+    left = [{key: each[key] for key in each if key not in _VERBS} for each in document.get("extenders") or ()]
+    state.scheduler_configuration = {**document, "extenders": left} if left else document
+    answers = await placed(state, manifests, namespace)
+    specs = [PODS.read(state.objects[PODS.plural][each.pod]).spec for each in answers] if left else []
+    passed = [
+        each.url_prefix
+        for each in read_extenders(document)
+        if any((each.filter_verb, each.prioritize_verb, each.preempt_verb))
+        and any(is_interested(each, spec) for spec in specs)
+    ]
+    if passed:
+        say(f"not asked, and they may decide otherwise: extenders {', '.join(passed)}; --ask-extenders asks them")
+    return answers
 
 
 async def _state(where: options.SourceOptions, at: str | None) -> State:
@@ -102,11 +147,14 @@ async def _state(where: options.SourceOptions, at: str | None) -> State:
         return await state_at(source, until)
 
 
-def placed(state: State, manifests: list[Manifest], namespace: str) -> list[PlacementAnswer]:
+async def placed(
+    state: State, manifests: list[Manifest], namespace: str, client: "ExtenderClient | None" = None
+) -> list[PlacementAnswer]:
     """
     Place the pods of manifests one after another; other objects that placement reads are there from the beginning.
 
-    The state becomes the one with them. Raises CliError with all mistakes.
+    Extenders are asked through `client`, and nobody without one. The state becomes the one with the objects. Raises
+    CliError with all mistakes.
     """
     from headgate.core.placement.deciding import PlacementDecider
     from headgate.core.views.placement_answer import answer
@@ -128,10 +176,28 @@ def placed(state: State, manifests: list[Manifest], namespace: str) -> list[Plac
                 f"{origin}: Pod {key}, field spec.schedulerName: there is no profile {pod.spec.scheduler_name!r}: "
                 f"name one of {known}"
             )
+        if client is not None:
+            await _consult(decider, pod, client)
         answers.append(answer(decider, pod))
         if answers[-1].reason != "SchedulingGated":
             decider.decide(pod, 0)
     return answers
+
+
+async def _consult(decider: "PlacementDecider", pod: "PodInfo", client: "ExtenderClient") -> None:
+    """Have extenders answer, until the attempt to place a pod lacks nothing."""
+    from headgate.core.machine.contract import AskExtender
+    from headgate.core.placement.extenders.answers import read_answer
+
+    if not decider.frameworks[pod.spec.scheduler_name].pre_enqueue(pod).is_success:
+        return
+    key = PodKey(pod.key)
+    answers = decider.view.state.extender_answers.setdefault(key, {})
+    while asks := decider.attempted(pod, 0).asks:
+        for ask in asks:
+            call = AskExtender(id=ask.request, pod=key, extender=ask.extender, path=ask.path, body=ask.body)
+            completed = await client.ask(call)
+            answers[ask.request] = read_answer(ask, completed.status, completed.body)
 
 
 def _supposed(state: State, manifests: list[Manifest], namespace: str) -> list[tuple[str, str]]:
@@ -202,6 +268,12 @@ def show_answer(answer: PlacementAnswer) -> None:
     out = console()
     for line in _head(answer):
         out.print(escape(line))
+    for said in answer.extenders:
+        out.print(escape(f"  extender {said.extender}, asked to {said.verb}: {said.answer}"))
+    for ignored in answer.ignored:
+        out.print(escape(f"  passed over: {ignored}"))
+    if answer.binder:
+        out.print(escape(f"  extender {answer.binder} binds the pod"))
     for each in answer.refused:
         nodes = f"{each.nodes} node{'s' if each.nodes != 1 else ''}" if each.nodes else "the pod"
         out.print(escape(f"  {each.plugin} refuses {nodes}: {each.reason}"))

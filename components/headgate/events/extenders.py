@@ -16,6 +16,9 @@ from headgate.events.ids import PodKey, Uid
 ANSWER_BYTES_MAX: Final = 512 * 1024
 """The largest answer that is recorded, as JSON: half of what one message of the log can hold. A larger one fails."""
 
+EXTENDER: Final = "Extender"
+"""What stands in the place of a plugin where extenders have dropped nodes (the kube-scheduler's ExtenderName)."""
+
 ExtenderVerb = Literal["filter", "prioritize", "preempt", "bind"]
 """What an extender can be called for."""
 

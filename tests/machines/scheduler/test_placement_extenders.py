@@ -220,13 +220,14 @@ def test_a_configuration_that_changes_before_the_answer() -> None:
 
 
 def test_where_a_pod_could_go_is_not_told_without_its_extenders() -> None:
-    """Nobody is asked for a view: it says so, and names no node."""
+    """Nobody is asked for a view: it says whose answers are missing, and names no node."""
     cell = cell_of(*NODES, pod("a"), extenders=[extender()], first=Webhook("n1"))
     decider = PlacementDecider(cell.state)
     waiting = decider.pod_to_place("team/a")
     assert waiting is not None
     told = answer(decider, waiting)
-    assert (told.node, told.reason, told.message) == ("", "ExtendersNotConsulted", NOT_CONSULTED)
+    assert (told.node, told.reason) == ("", NOT_CONSULTED)
+    assert told.message.endswith(f"the log does not have here: {URL} (asked to filter)")
 
 
 # --- preempt ---------------------------------------------------------------------------------------------------------

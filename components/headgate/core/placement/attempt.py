@@ -16,7 +16,6 @@ import numpy as np
 
 from headgate.core.placement.arrays import Ints, Rows
 from headgate.core.placement.extenders.calls import (
-    EXTENDER,
     NO_ANSWERS,
     AnswersMissingError,
     ExtenderError,
@@ -40,7 +39,7 @@ from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.scan import Scan
 from headgate.core.placement.verdicts import NO_IDS, NO_ROWS, Verdicts, unlooked
 from headgate.core.state.error_text import describe
-from headgate.events.extenders import ExtenderAnswer
+from headgate.events.extenders import EXTENDER, ExtenderAnswer
 
 NODES_MIN: Final = 100
 """So many feasible nodes are looked for at least."""

@@ -12,7 +12,6 @@ from typing import Any, Final
 import msgspec
 
 from headgate.core.placement.cluster import PlacementCluster
-from headgate.core.placement.extenders.calls import EXTENDER
 from headgate.core.placement.framework.asking import failed
 from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.events import EventHint, Hint
@@ -22,6 +21,7 @@ from headgate.core.placement.framework.status import PluginStatus
 from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.queue_entry import QueuedPod
 from headgate.core.placement.queue_events import ClusterEvent, EventRegistration, registrations
+from headgate.events.extenders import EXTENDER
 
 _REJECTING: Final = ("preEnqueue", "preFilter", "filter", "reserve", "permit", "preBind")
 """The extension points whose plugins can reject a pod."""

@@ -10,6 +10,16 @@ from typing import assert_never
 from headgate.core.views.timeline import EventPlace, Mark, Notes
 from headgate.events import decisions, effects, facts
 from headgate.events.decisions import PluginRefusal
+from headgate.events.extenders import (
+    EXTENDER,
+    ExtenderAnswer,
+    ExtenderAnswered,
+    ExtenderBound,
+    ExtenderFailed,
+    ExtenderFiltered,
+    ExtenderPreempted,
+    ExtenderPrioritized,
+)
 from headgate.events.ids import PodKey
 
 PodLife = facts.PodObserved | facts.PodDeleted | decisions.PodPlaced | effects.PodBound | effects.PodBindRejected
@@ -22,6 +32,7 @@ PodVerdict = (
     | decisions.PodWithdrawn
     | effects.PodPreempted
     | effects.PodPreemptionRejected
+    | ExtenderAnswered
     | effects.PodWriteRejected
 )
 """What is decided about a pod beside its node, or done about a victim."""
@@ -67,11 +78,13 @@ class PodNotes:
                 waited = self._waits.get(event.pod)
                 self._notes.add(at, event, f"pod was bound to node {event.node}", about=event.pod, waited=waited)
             case effects.PodBindRejected():
-                text = f"the API server refused node {event.node} ({event.code})"
+                who = f"extender {event.extender} did not bind it to node {event.node}"
+                text = who if event.extender else f"the API server refused node {event.node} ({event.code})"
                 self._notes.add(at, event, text, about=event.pod, reason=event.reason, message=event.message)
             case _:
                 assert_never(event)
 
+    # Large: one case for each type of event.
     def on_placement(self, at: EventPlace, event: PodVerdict) -> None:
         """What was decided about a pod beside its node, or done about a victim."""
         match event:
@@ -101,14 +114,34 @@ class PodNotes:
             case effects.PodWriteRejected():
                 text = f"the API server refused to write {event.kind} {event.name} ({event.code})"
                 self._notes.add(at, event, text, about=event.pod, reason=event.reason, message=event.message)
+            case ExtenderAnswered():
+                text = f"extender {event.extender}, asked to {event.verb}: {describe_answer(event.answer)}"
+                is_detail = not self._of_pod and not isinstance(event.answer, ExtenderFailed)
+                self._notes.add(at, event, text, about=event.pod, detail=is_detail)
             case _:
                 assert_never(event)
+
+
+def describe_answer(answer: ExtenderAnswer) -> str:
+    """What an extender has answered, in a few words."""
+    match answer:
+        case ExtenderFiltered():
+            refused = sum(map(len, (*answer.failed.values(), *answer.unresolvable.values())))
+            return f"it leaves {_nodes(len(answer.nodes))}" + (f" and refuses {_nodes(refused)}" if refused else "")
+        case ExtenderPrioritized():
+            return f"it scores {_nodes(len(answer.scores))}"
+        case ExtenderPreempted():
+            return f"it leaves {_nodes(len(answer.victims))} to preempt on"
+        case ExtenderBound():
+            return "it has bound the pod"
+        case ExtenderFailed():
+            return f"it failed: {answer.error}"
 
 
 def describe_refusals(refusals: Sequence[PluginRefusal]) -> str:
     """Who refused how many nodes and why, as the end of a sentence: most nodes first."""
     said = (
-        f"{each.plugin} refuses {_nodes(each.nodes)} ({each.reason})"
+        f"{each.plugin or EXTENDER} refuses {_nodes(each.nodes) if each.nodes else 'the pod'} ({each.reason})"
         for each in sorted(refusals, key=lambda each: (-each.nodes, each.plugin, each.reason))
     )
     whole = ", ".join(said)
@@ -116,4 +149,4 @@ def describe_refusals(refusals: Sequence[PluginRefusal]) -> str:
 
 
 def _nodes(count: int) -> str:
-    return "the pod" if not count else "1 node" if count == 1 else f"{count} nodes"
+    return "no node" if not count else "1 node" if count == 1 else f"{count} nodes"

@@ -12,13 +12,17 @@ import msgspec
 
 from headgate.core.placement.attempt import PlacementAttempt
 from headgate.core.placement.deciding import PlacementDecider
+from headgate.core.placement.extenders.calls import SCALE
+from headgate.core.placement.extenders.requests import binders
 from headgate.core.placement.pods import PodInfo
+from headgate.core.views.explain_pods import describe_answer
+from headgate.events.extenders import EXTENDER
 
 BEST_MAX: Final = 10
 """So many nodes are told with their scores."""
 
-NOT_CONSULTED: Final = "it depends on what extenders answer, and they are not consulted here"
-"""The message about a pod whose attempt lacks answers of extenders."""
+NOT_CONSULTED: Final = "ExtendersNotConsulted"
+"""The reason of an answer about a pod whose attempt lacks answers of extenders: nobody is asked for a view."""
 
 
 class RefusedNodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +57,14 @@ class VictimAnswer(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
 
 
+class ExtenderAnswerTold(msgspec.Struct, frozen=True, kw_only=True):
+    """What an extender, named by its `urlPrefix`, has answered to a call of this attempt."""
+
+    extender: str
+    verb: str
+    answer: str
+
+
 class PlacementAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
     What an attempt to place a pod comes to, at a position of the log.
@@ -60,7 +72,8 @@ class PlacementAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     `node` is the one that it would get; "" when it fits nowhere: then `message` is what its condition would say,
     and if others had to go for it, it would be nominated to the node `nominated`. Of `feasible` nodes among those
     that were looked at (`looked`, of `nodes`) the `best` are told; of `equals` with the highest total the first
-    by name is chosen.
+    by name is chosen. `extenders` are the answers that it was decided by, `ignored` errors of theirs that have changed
+    nothing; `binder` is the one that would bind the pod.
     """
 
     pod: str
@@ -77,6 +90,9 @@ class PlacementAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     best: tuple[ScoredNode, ...] = ()
     nominated: str = ""
     victims: tuple[VictimAnswer, ...] = ()
+    extenders: tuple[ExtenderAnswerTold, ...] = ()
+    ignored: tuple[str, ...] = ()
+    binder: str = ""
 
 
 def answer(decider: PlacementDecider, pod: PodInfo, scan_start: int = 0) -> PlacementAnswer:
@@ -105,8 +121,8 @@ def answer(decider: PlacementDecider, pod: PodInfo, scan_start: int = 0) -> Plac
         feasible=len(made.feasible),
         equals=len(made.best),
         node=made.node,
-        reason="" if made.node else "ExtendersNotConsulted" if made.asks else made.reason,
-        message=NOT_CONSULTED if made.asks else made.message,
+        reason="" if made.node else NOT_CONSULTED if made.asks else made.reason,
+        message=_missing(made) if made.asks else made.message,
         refused=_refused(made),
         best=_best(decider, made),
         nominated=made.nominated or "",
@@ -114,13 +130,29 @@ def answer(decider: PlacementDecider, pod: PodInfo, scan_start: int = 0) -> Plac
             VictimAnswer(pod=key, priority=cluster.pods[key].priority)
             for key in (helped.victims if helped is not None else ())
         ),
+        extenders=_used(made),
+        ignored=made.ignored,
+        binder=next((each.url_prefix for each in binders(decider.profiles.extenders, pod.spec)), ""),
     )
+
+
+def _used(made: PlacementAttempt) -> tuple[ExtenderAnswerTold, ...]:
+    return tuple(
+        ExtenderAnswerTold(extender=url, verb=verb, answer=describe_answer(found))
+        for url, verb, found in made.cycle.extenders.used.values()
+    )
+
+
+def _missing(made: PlacementAttempt) -> str:
+    """Whose answers an attempt lacks."""
+    whose = ", ".join(f"{ask.extender} (asked to {ask.verb})" for ask in made.asks)
+    return f"it depends on extenders whose answers the log does not have here: {whose}"
 
 
 def _refused(made: PlacementAttempt) -> tuple[RefusedNodes, ...]:
     """By plugin and reason, most nodes first."""
     return tuple(
-        RefusedNodes(plugin=plugin, reason=reason, nodes=nodes)
+        RefusedNodes(plugin=plugin or EXTENDER, reason=reason, nodes=nodes)
         for (plugin, reason), nodes in sorted(made.refusals.items(), key=lambda each: (-each[1], each[0]))
     )
 
@@ -131,6 +163,7 @@ def _best(decider: PlacementDecider, made: PlacementAttempt) -> tuple[ScoredNode
     if scored is None:
         return tuple(ScoredNode(node=name_of(row)) for row in made.feasible[:BEST_MAX].tolist())
     weights = decider.frameworks[made.cycle.pod.spec.scheduler_name].profile.weights
+    weight_of = {each.url_prefix: each.weight for each in decider.profiles.extenders if each.prioritize_verb}
     names = [name_of(row) for row in scored.rows.tolist()]
     totals = scored.total.tolist()
     order = sorted(range(len(names)), key=lambda at: (-totals[at], names[at]))
@@ -146,7 +179,17 @@ def _best(decider: PlacementDecider, made: PlacementAttempt) -> tuple[ScoredNode
                     weighted=int(scores.normalized[at]) * weights.get(plugin, 1),
                 )
                 for plugin, scores in scored.by_plugin.items()
+            )
+            + tuple(
+                _score_of(extender, int(weighted[at]), weight_of.get(extender, 1))
+                for extender, weighted in scored.by_extender.items()
             ),
         )
         for at in order[:BEST_MAX]
     )
+
+
+def _score_of(extender: str, weighted: int, weight: int) -> NodePluginScore:
+    """What an extender has added to the total of a node: its score times `SCALE`, which is the range of plugins."""
+    normalized = weighted // weight
+    return NodePluginScore(plugin=extender, raw=normalized // SCALE, normalized=normalized, weighted=weighted)

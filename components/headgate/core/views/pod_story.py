@@ -26,7 +26,7 @@ from headgate.core.state.manifests import PODS, decoded, object_of, pod_of
 from headgate.core.state.tables import PlacementRecord, State
 from headgate.core.views.diagnosis import Standing
 from headgate.core.views.explain_pods import PodLife, PodNotes, PodVerdict
-from headgate.core.views.placement_answer import PlacementAnswer, answer
+from headgate.core.views.placement_answer import NOT_CONSULTED, PlacementAnswer, answer
 from headgate.core.views.timeline import EventPlace, Line, Notes
 from headgate.events import decisions, effects, facts
 from headgate.events.commit import LoggedCommit, Position
@@ -40,8 +40,8 @@ class PodStory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
     A pod's complete history, up to `position`.
 
-    `answer` is where it could go, at the position that it names: of the decision `decided` where the pod has a node,
-    else of the end. Without one, `unanswered` says why.
+    `answer` is where it could go, at the position that it names: of the decision `decided` where the pod has a node, or
+    waits and extenders have a say; else of the end. Without one, `unanswered` says why.
     """
 
     pod: PodKey
@@ -109,6 +109,11 @@ class PodExplainer:
     def decided(self) -> RecordedAttempt | None:
         """The attempt to answer again: the last one, of a pod that is not waiting for a node now."""
         return None if self._is_pending() else self._attempt
+
+    @property
+    def last(self) -> RecordedAttempt | None:
+        """The last attempt that the log has of the pod."""
+        return self._attempt
 
     def story(self) -> PodStory:
         """The lines so far, and the current status; the answer is added by `answered`."""
@@ -299,7 +304,14 @@ def answered(
     pod = decider.pod_to_place(story.pod)
     if pod is None:
         return msgspec.structs.replace(story, unanswered=_why_not(decider, story.pod))
-    return msgspec.structs.replace(story, answer=answer(decider, pod, attempt.scan_start if attempt is not None else 0))
+    scan_start = attempt.scan_start if attempt is not None else 0
+    position = attempt.position if attempt is not None else None
+    return msgspec.structs.replace(story, decided=position, answer=answer(decider, pod, scan_start))
+
+
+def lacks_answers(story: PodStory) -> bool:
+    """Whether it is not known where the pod could go because extenders would have to be asked."""
+    return story.answer is not None and story.answer.reason == NOT_CONSULTED
 
 
 def _why_not(decider: PlacementDecider, key: PodKey) -> str:

@@ -38,9 +38,6 @@ from headgate.events.extenders import (
     ExtenderVictims,
 )
 
-EXTENDER: Final = "Extender"
-"""What stands among the rejectors of a pod, like a plugin, when extenders have dropped nodes (ExtenderName)."""
-
 SCORE_MAX: Final = 10
 """The highest score that extenders are to give (MaxExtenderPriority). Higher ones count as they are, as in Go."""
 
@@ -72,7 +69,7 @@ class ExtendersFiltered(msgspec.Struct, frozen=True):
 class ExtenderCalls:
     """The extenders of a configuration, in their order, for one pod."""
 
-    __slots__ = ("_answers", "_cluster", "_interested", "_pod", "ignored")
+    __slots__ = ("_answers", "_cluster", "_interested", "_pod", "ignored", "used")
 
     def __init__(
         self,
@@ -87,6 +84,8 @@ class ExtenderCalls:
         self._answers = answers
         self.ignored: list[str] = []
         """What was passed over: each names its extender."""
+        self.used: dict[str, tuple[str, ExtenderVerb, ExtenderAnswer]] = {}
+        """The answers that this attempt has looked at, in order: by request the extender, the verb and the answer."""
 
     def has(self, verb: ExtenderVerb) -> bool:
         """Whether any extender is called for this pod and verb."""
@@ -220,6 +219,7 @@ class ExtenderCalls:
             path = path_of(extender, verb)
             body = self._body(extender, verb, about)
             raise AnswersMissingError((ExtenderAsk(extender.url_prefix, verb, path, request, body),))
+        self.used[request] = extender.url_prefix, verb, answer
         if isinstance(answer, ExtenderFailed):
             raise ExtenderError(answer.error)
         if not isinstance(answer, kind):
