@@ -15,7 +15,7 @@ from headgate.events import decisions, effects, facts
 from headgate.events.base import EventBase
 from headgate.events.decisions import ObjectPatch, PodNominated, PodPlaced, PodPrepared, PodUnschedulable, Victim
 from headgate.events.ids import PodKey, Uid
-from headgate.machines.binder import object_writes, pod_bindings, pod_conditions, pod_victims, pod_writes
+from headgate.machines.binder import events, object_writes, pod_bindings, pod_conditions, pod_victims, pod_writes
 
 P = PodKey("team-a/p")
 CONFIGURATION = facts.SchedulerConfigurationObserved(document={"apiVersion": "kubescheduler.config.k8s.io/v1"})
@@ -834,3 +834,52 @@ def test_nothing_is_told_of_a_pod_that_is_gone_or_another() -> None:
     bound = telling(shown(uid="other"))
     bound.say(BINDER, effects.PodBound(**about(), node="n1"), effects.PodBound(**about("absent"), node="n1"))
     assert events_of(bound) == []
+
+
+def told_in(bound: Bound, seconds: int) -> list[Json]:
+    """The Events that are created while so much time passes."""
+    told: list[Json] = []
+    for _ in range(seconds):
+        while calls := [call for call in bound.rest()[1] if "/events.k8s.io/" in call.path]:
+            told += [call.body for call in calls if call.method == "POST"]
+            for call in calls:
+                bound.answer(call, 201)
+        if bound.wake_at is None:
+            break
+        bound.later(1000)
+    return told
+
+
+def test_the_assignment_of_each_of_thousands_of_pods_is_told() -> None:
+    """None is dropped: they wait for their turn, at the rate of the budget."""
+    names = [f"p{number}" for number in range(3000)]
+    bound = telling(*(shown(name) for name in names))
+    bound.say(BINDER, *(effects.PodBound(**about(name), node="n1") for name in names))
+    told = told_in(bound, 10)
+    assert len(told) <= events.POD_BUDGET.burst + 10 * events.POD_BUDGET.rate_max
+    told += told_in(bound, 60)
+    assert [event["regarding"]["name"] for event in told] == names
+    assert bound.machine.events.dropped == 0
+
+
+def test_what_is_told_of_one_pod_again_and_again_takes_nothing_from_others() -> None:
+    """A pod that is refused a thousand times is one Event with a count."""
+    bound = telling(shown("p"), shown("q"))
+    for number in range(1000):
+        bound.say(SCHEDULER, PodUnschedulable(**about("p"), reason="Unschedulable", message=f"try {number}"))
+    bound.say(BINDER, effects.PodBound(**about("q"), node="n1"))
+    told = told_in(bound, 5)
+    assert [(event["regarding"]["name"], event["reason"]) for event in told] == [
+        ("p", "FailedScheduling"),
+        ("q", "Scheduled"),
+    ]
+
+
+def test_events_about_pods_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a burst that is too large the newest are kept, and those that are not are counted."""
+    monkeypatch.setattr(events, "POD_EVENTS_MAX", 50)
+    names = [f"p{number}" for number in range(300)]
+    bound = telling(*(shown(name) for name in names))
+    bound.say(BINDER, *(effects.PodBound(**about(name), node="n1") for name in names))
+    assert [event["regarding"]["name"] for event in told_in(bound, 60)] == names[-50:]
+    assert bound.machine.events.dropped == 250

@@ -6,7 +6,8 @@ derived from the log as it is folded, and limited in three ways. Which: `summary
 conditions or implied by another Event (QuotaReserved directly before Admitted, CreatedWorkload, FinishedWorkload),
 `all` writes what Kueue writes, `off` writes none. How often: the same reason about the same object once per REPEAT_MS,
 and the reason why a workload waits only if it still waits after DELAY_MS. How many: a budget that shrinks under load;
-at most WAITING_MAX wait for it, the newest are kept, and `dropped` counts the others.
+at most WAITING_MAX wait for it, the newest are kept, and `dropped` counts the others. Events about pods wait by
+themselves, as long as those of a kube-scheduler: it loses none, and creates as many a second as its client may.
 
 Repetitions are counted, as Kubernetes' recorders do: Events of one reason about one object, each within SERIES_MS of
 the one before, are one Event with a series. It keeps its first note; its count is updated at the second occurrence and
@@ -75,6 +76,9 @@ _REPORTED: Final[frozenset[type[EventBase]]] = frozenset(get_args(_Reported))
 WAITING_MAX: Final = 500
 """The maximum number of Events that wait for the budget. Beyond it the oldest are dropped."""
 
+POD_EVENTS_MAX: Final = 20_000
+"""The same for Events about pods: `Scheduled` of as many pods as are bound in a burst."""
+
 SAID_MAX: Final = 10_000
 """How many reasons about objects are kept, to suppress repetition."""
 
@@ -101,6 +105,9 @@ BUDGETS: Final = {
     "summary": BudgetSettings(rate_max=20, rate_min=0.5, burst=100),
     "all": BudgetSettings(rate_max=100, rate_min=5, burst=500),
 }
+
+POD_BUDGET: Final = BudgetSettings(rate_max=100, rate_min=50, burst=200)
+"""Events about pods, a second; the kube-scheduler's client has 50, and 100 at once, for these and all else it does."""
 
 _TOLD_EACH_TIME: Final = frozenset(
     {
@@ -129,9 +136,18 @@ _AFTERWARDS: Final = 99
 """The number of an Event about an effect after a position, following those about the events at that position."""
 
 
+class _Line:
+    """Events that wait for their turn, in order, and the budget that they wait for."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget: Final = budget
+        self.waiting: Final[deque[EventNote]] = deque()
+
+
 class _Series(msgspec.Struct):
     """An Event that was created, the count of its repetitions since, and the count that is written."""
 
+    line: _Line
     path: str
     count: int
     last_ms: UnixMs
@@ -151,8 +167,8 @@ class Events:
         """The number of Events that were never created because too many were waiting."""
         self._state = state
         self._told = told
-        self._budget = Budget(BUDGETS[told], load)
-        self._waiting: deque[EventNote] = deque()
+        self._line = _Line(Budget(BUDGETS[told], load))
+        self._pods = _Line(Budget(POD_BUDGET, load))
         self._calls: dict[str, None] = {}
         self._edits = JobEdits(state)
         self._said: OrderedDict[tuple[str, str], UnixMs] = OrderedDict()
@@ -170,10 +186,11 @@ class Events:
             self._wait(told._replace(nth=nth))
 
     def _wait(self, told: EventNote) -> None:
-        if len(self._waiting) >= WAITING_MAX:
-            self._waiting.popleft()
+        line, waiting_max = (self._pods, POD_EVENTS_MAX) if told.kind == "Pod" else (self._line, WAITING_MAX)
+        if len(line.waiting) >= waiting_max:
+            line.waiting.popleft()
             self.dropped += 1
-        self._waiting.append(told)
+        line.waiting.append(told)
 
     def on_deleted(self, deleted: Deleted, now_ms: UnixMs) -> None:
         """An object was deleted after its retention period. It is reported at the current position of the log."""
@@ -199,28 +216,31 @@ class Events:
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
         """Create and count what the budget allows. Returns when to check again."""
-        counted_at = self._count(now_ms, calls)
-        created_at = self._create(now_ms, calls)
-        return min((at_ms for at_ms in (counted_at, created_at) if at_ms is not None), default=None)
+        due = [self._count(now_ms, calls)]
+        due += [self._create(line, now_ms, calls) for line in (self._line, self._pods)]
+        return min((at_ms for at_ms in due if at_ms is not None), default=None)
 
     def _count(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
         """Update the counts of series. Returns when to check again."""
+        waits: list[UnixMs] = []
         for what in list(self._grown):
             series = self._series[what]
             if series.due_ms > now_ms:
                 continue
             if len(self._calls) >= CALLS_MAX:
                 return None
-            if not self._budget.take(now_ms):
-                return self._budget.ready_at(now_ms)
+            if not series.line.budget.take(now_ms):
+                waits.append(series.line.budget.ready_at(now_ms))
+                continue
             del self._grown[what]
             series.written, series.due_ms = series.count, UnixMs(now_ms + REFRESH_MS)
             call = _recount(series)
             self._calls[call.id], self._patches[call.id] = None, what
             calls.append(call)
-        return min((self._series[what].due_ms for what in self._grown), default=None)
+        waits += [due_ms for what in self._grown if (due_ms := self._series[what].due_ms) > now_ms]
+        return min(waits, default=None)
 
-    def _belongs_to_series(self, told: EventNote, now_ms: UnixMs) -> bool:
+    def _belongs_to_series(self, line: _Line, told: EventNote, now_ms: UnixMs) -> bool:
         """Whether an Event repeats a recent one; it is counted then. A new one may start a series."""
         if told.due_ms != told.at_ms or told.reason in _TOLD_EACH_TIME:
             # The reason why a workload waits is an exception too, because its numbers change.
@@ -230,7 +250,7 @@ class Events:
         if series is None or now_ms > series.last_ms + SERIES_MS:
             self._grown.pop(what, None)
             self._series.pop(what, None)
-            self._series[what] = _Series(path=_path(told), count=1, last_ms=now_ms)
+            self._series[what] = _Series(line=line, path=_path(told), count=1, last_ms=now_ms)
             while len(self._series) > SERIES_MAX:
                 oldest, _ = self._series.popitem(last=False)
                 self._grown.pop(oldest, None)
@@ -240,21 +260,21 @@ class Events:
         self._grown[what] = None
         return True
 
-    def _create(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
-        """Create Events. Returns when to check again."""
-        while self._waiting and len(self._calls) < CALLS_MAX:
-            told = self._waiting[0]
+    def _create(self, line: _Line, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
+        """Create Events of a line. Returns when to check again."""
+        while line.waiting and len(self._calls) < CALLS_MAX:
+            told = line.waiting[0]
             if told.due_ms > now_ms:
                 return told.due_ms
             if self._is_over(told, now_ms):
-                self._waiting.popleft()
+                line.waiting.popleft()
                 continue
-            if self._budget.ready_at(now_ms) > now_ms:
-                return self._budget.ready_at(now_ms)
-            self._waiting.popleft()
-            if self._belongs_to_series(told, now_ms):
+            if line.budget.ready_at(now_ms) > now_ms:
+                return line.budget.ready_at(now_ms)
+            line.waiting.popleft()
+            if self._belongs_to_series(line, told, now_ms):
                 continue
-            self._budget.take(now_ms)
+            line.budget.take(now_ms)
             self._remember(told, now_ms)
             call = _call(told)
             self._calls[call.id] = None
