@@ -5,10 +5,14 @@ from typing import Final, NamedTuple
 
 from headgate.adapters.jetstream.health import Dependency, DependencyHealth
 from headgate.adapters.telemetry.metrics import Distribution, LabelledCounter, Metrics
+from headgate.core.state.tables import PlacementRecord, PlacementVerdict, State
+from headgate.events.decisions import PluginRefusal
+from headgate.events.ids import PodKey, Uid
 from headgate.processes.runtime.process_status import KUBERNETES, Status
 from headgate.processes.runtime.serving_certificates import FileCertificates
 from headgate.processes.telemetry.kueue_catalogue import CATALOGUE
 from headgate.processes.telemetry.observer import Observing
+from headgate.processes.telemetry.scheduler_metrics import SchedulerMetrics
 from headgate.processes.webhook.process import measure
 from headgate.processes.webhook.server import Reviews
 from tools.reference.text import code, page, safe, table
@@ -21,6 +25,10 @@ so that dashboards made for Kueue work. Only the leader of the snapshotter serve
 each admission once. They are all of Kueue's metrics; those of a queue, a cohort or a workload vanish with it. Without
 MultiKueue its two have no values. The configuration can add
 [labels of queues and workloads](../operate/monitoring.md#custom-labels).
+
+`scheduler_*` metrics have the names, labels and buckets of the kube-scheduler 1.36, while Headgate places pods. Those
+that follow from the log are served by the leader of the snapshotter, `scheduler_pending_pods` by that of the scheduler.
+Attempts that change nothing are counted when the next event about their pod is recorded.
 """
 
 
@@ -83,6 +91,7 @@ def metrics_page() -> str:
         f"## Of each process\n\n{_rows(of_processes())}",
         f"## Of the webhook server\n\n{_rows(of_webhooks())}",
         f"## Of the cell, by Kueue's names\n\n{_rows(of_the_cell())}",
+        f"## Of the cell, by the kube-scheduler's names\n\n{_rows(of_placement())}",
     )
 
 
@@ -94,6 +103,8 @@ def of_processes() -> list[Instrument]:
     status.probes.append(lambda: Dependency(name=KUBERNETES, ok=True, since_ms=0))
     status.retries.append(lambda: [(0, {"cause": ""})])
     status.watches.append(lambda: [(0, {"resource": "", "what": ""})])
+    status.pending_pods = lambda: [(0, {"queue": ""})]
+    status.plugin_failures = lambda: [(0, {"plugin": "", "extension_point": ""})]
     Observing(status, recorder, None, kueue=False)
     recorder.close()
     return recorder.instruments
@@ -102,6 +113,18 @@ def of_processes() -> list[Instrument]:
 def of_the_cell() -> list[Instrument]:
     """The metrics of Kueue."""
     return [Instrument(each.name, each.kind, each.about, each.labels) for each in CATALOGUE.values()]
+
+
+def of_placement() -> list[Instrument]:
+    """The metrics of the kube-scheduler that follow from the log."""
+    recorder = Recorder()
+    state = State(cell="reference")
+    key, uid = PodKey("team/a"), Uid("a")
+    verdict = PlacementVerdict(reason="", message="", refusals=(PluginRefusal(plugin="", reason=""),))
+    state.placements[key] = PlacementRecord(uid=uid, verdict=verdict)
+    SchedulerMetrics(recorder).serve_gauges(lambda: state)
+    recorder.close()
+    return recorder.instruments
 
 
 def of_webhooks() -> list[Instrument]:

@@ -33,7 +33,7 @@ from headgate.events.families import is_of_workload
 from headgate.events.ids import UnixMs, WorkloadKey
 from headgate.events.queueing import CheckUpdated
 from headgate.events.registry import Event
-from headgate.machines.scheduler.placement import PodPlacements
+from headgate.machines.scheduler.placement import PlacementReport, PodPlacements
 
 
 class Scheduler:
@@ -68,6 +68,10 @@ class Scheduler:
                 return []
             case _:
                 raise AssertionError(f"the scheduler asks for nothing that could bring {type(stimulus).__name__}")
+
+    def placement_report(self) -> PlacementReport | None:
+        """What is to be seen of the placement of pods and is not in the log; None while no pods are placed."""
+        return self._placement.report()
 
     def _note(self, event: Event) -> None:
         """Record what a commit makes necessary to examine; drop what it makes obsolete."""

@@ -18,7 +18,7 @@ Nothing exists of this while the log has no KubeSchedulerConfiguration. One that
 object that a machine fails over.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -37,7 +37,7 @@ from headgate.core.placement.objects.kinds import NODES, PODS
 from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.queue import Queue
 from headgate.core.placement.queue_changes import node_changed, object_changed, pod_changed
-from headgate.core.placement.queue_entry import QueuedPod, QueueLimits, is_put_off
+from headgate.core.placement.queue_entry import Place, QueuedPod, QueueLimits, is_put_off
 from headgate.core.placement.queue_events import ASSIGNED_POD_GONE
 from headgate.core.placement.queue_hints import queue_profile
 from headgate.core.placement.view import OfPlacement, PlacementChange, PlacementFact
@@ -73,6 +73,18 @@ class PlacementStep(msgspec.Struct, frozen=True):
     wake_ms: UnixMs | None = None
 
 
+class PlacementReport(msgspec.Struct, frozen=True):
+    """
+    What is to be seen of placement and is not in the log.
+
+    `waiting` has how many pods are in each place of the queue. `failures` have the last exception of each plugin that
+    the queue asks, by plugin and extension point, and of each index over the cluster, by index and "index".
+    """
+
+    waiting: Mapping[Place, int]
+    failures: Mapping[tuple[str, str], str]
+
+
 class PodPlacements:
     """Places pods. It is told every event that concerns it, and asked for decisions."""
 
@@ -97,6 +109,10 @@ class PodPlacements:
     def ended(self, completed: Completed) -> None:
         """The call of an extender has ended."""
         self._calls.ended(completed)
+
+    def report(self) -> PlacementReport | None:
+        """How the queue is; None while no pods are placed."""
+        return self._running.report() if self._running is not None else None
 
     def decide(self, now_ms: UnixMs) -> PlacementStep:
         """What is next. Only on `Settled`."""
@@ -234,6 +250,12 @@ class _Running:
             queued = resumed(self._decider, pod, self._now_ms)
             queued.errors = max(0, queued.errors - 1)
         self._queue.back(queued, pod, self._now_ms)
+
+    def report(self) -> PlacementReport:
+        """See `PodPlacements.report`."""
+        failures = {where: status.message for where, status in self._queue.plugin_failures().items()}
+        indexes = {(name, "index"): text for name, text in self._view.cluster.index_failures.items()}
+        return PlacementReport(self._queue.counts(), failures | indexes)
 
     # --- decisions -------------------------------------------------------------------------------------------------
 

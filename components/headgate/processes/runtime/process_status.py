@@ -118,6 +118,9 @@ class Status:
         # Counts of repeated calls to the API server, and of watch events.
         self.retries: list[Tally] = []
         self.watches: list[Tally] = []
+        # The scheduler's: pods by their place in its queue, and plugins that have failed.
+        self.pending_pods: Tally = tuple
+        self.plugin_failures: Tally = tuple
         self.quarantine: Callable[[], Sequence[str]] = tuple
         """The objects in quarantine, by `<kind>/<key>`."""
         self._problems: dict[str, str] = {}

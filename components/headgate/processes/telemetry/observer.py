@@ -3,8 +3,8 @@ The telemetry of a process: its own metrics, Kueue's, and spans.
 
 `headgate_*` metrics are served by every process. Kueue's names (`kueue_*`) are served by the snapshotter's leader
 alone, which reads everything: so a sum over all processes counts each admission once, and dashboards made for Kueue
-work. They are derived from the events that are folded while it leads; a counter starts at 0 with each process, as
-Prometheus expects of counters.
+work. So are the kube-scheduler's (`scheduler_*`), but for what its queue alone knows. They are derived from the events
+that are folded while it leads; a counter starts at 0 with each process, as Prometheus expects of counters.
 """
 
 import logging
@@ -25,6 +25,7 @@ from headgate.events.commit import Commit, LoggedCommit
 from headgate.events.ids import Seq
 from headgate.processes.runtime.process_status import Phase, Status
 from headgate.processes.telemetry.kueue_metrics import KueueMetrics
+from headgate.processes.telemetry.scheduler_metrics import SchedulerMetrics
 from headgate.processes.telemetry.subjects import workloads_of
 
 _LOG: Final = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class Observing:
         self._status = status
         self._traces = traces
         self._kueue = KueueMetrics(metrics) if kueue else None
+        self._scheduler = SchedulerMetrics(metrics) if kueue else None
         self._recent: dict[Seq, str] = {}
         self._state: State | None = None
         self._spans: list[Span] = []
@@ -83,11 +85,14 @@ class Observing:
 
     def folded(self, state: State, logged: LoggedCommit, *, leading: bool) -> None:
         """See `headgate.processes.runtime.host.Observer`."""
-        if self._kueue is not None and leading:
+        if self._kueue is not None and self._scheduler is not None and leading:
             try:
                 self._kueue.folded(state, logged)
+                self._scheduler.folded(state, logged)
             except Exception as error:  # noqa: BLE001 - it costs what was to be counted
-                text = f"Kueue's metrics lack what position {logged.seq} has: {describe(error)} in {where(error)}"
+                text = (
+                    f"the metrics of the cell lack what position {logged.seq} has: {describe(error)} in {where(error)}"
+                )
                 _LOG.error("%s", text, exc_info=error)
                 self._status.notice("metrics", text)
         self._state = state
@@ -152,6 +157,8 @@ class Observing:
         """Serve Kueue's gauges from this state while the process leads."""
         if self._kueue is not None:
             self._kueue.serve_gauges(lambda: state() if self._status.phase is Phase.LEADING else None)
+        if self._scheduler is not None:
+            self._scheduler.serve_gauges(lambda: state() if self._status.phase is Phase.LEADING else None)
 
     def _register(self) -> None:
         counters = self._status.counters
@@ -179,6 +186,16 @@ class Observing:
             "headgate_kubernetes_watches_total",
             "Events of the watches of the API server, by resource and kind of event.",
             lambda: (each for tally in self._status.watches for each in tally()),
+        )
+        self.metrics.gauge(
+            "headgate_placement_plugin_failed",
+            "1 for a placement plugin that has raised an exception in this term, or an index over the cluster has.",
+            lambda: self._status.plugin_failures(),
+        )
+        self.metrics.gauge(
+            "scheduler_pending_pods",
+            "Pods that wait for a node, by their place in the queue; of the scheduler's leader.",
+            lambda: self._status.pending_pods(),
         )
         self.metrics.gauge("headgate_phase", "1 for the current phase of the process.", self._phases)
         self.metrics.gauge("headgate_dependency_up", "Whether a dependency works: 1 or 0.", self._dependencies)
