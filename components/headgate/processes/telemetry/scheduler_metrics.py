@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from headgate.adapters.telemetry.metrics import Metrics
+from headgate.core.state.manifests import pod_of
 from headgate.core.state.tables import State
 from headgate.events import decisions, effects, facts
 from headgate.events.commit import LoggedCommit
@@ -130,8 +131,8 @@ def _unschedulable(state: State) -> Values:
 
 
 def _profile_of(state: State, pod: PodKey) -> str:
-    name: str = state.objects.get("pods", {}).get(pod, {}).get("spec", {}).get("schedulerName", "")
-    return name
+    shown = pod_of(state, pod)
+    return shown.scheduler if shown is not None else ""
 
 
 def _shown_result(state: State, pod: PodKey) -> str:
