@@ -23,7 +23,7 @@ from tests.benchmarks.manifests import Manifest
 from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.crds.install import install
 from headgate.adapters.kubernetes.http_transport import open_transport
-from headgate.cli.supervisor import NATS, PROCESSES, Supervisor, UpOptions
+from headgate.cli.supervisor import NATS, PROCESSES, Supervisor, UpOptions, place_all
 from headgate.testing.control_plane import ControlPlane, Options, control_plane, find_assets
 from headgate.testing.control_plane.component import Component
 from headgate.testing.control_plane.operators import operator
@@ -74,12 +74,19 @@ class KubeCell:
 
 @asynccontextmanager
 async def running(
-    folder: Path, *, options: Options, sampled: bool, framework: str = "", with_operator: str = ""
+    folder: Path,
+    *,
+    options: Options,
+    sampled: bool,
+    framework: str = "",
+    with_operator: str = "",
+    placing: bool = False,
 ) -> AsyncIterator[KubeCell]:
     """
     A cell that is ready, until the block ends. Raises NoAssetsError, StartError, CliError.
 
     `framework` is the only kind of jobs that it runs, "" for batch/v1 Jobs; `with_operator` names that of the kind.
+    `placing`: it places all pods, for there is no kube-scheduler.
     """
     samples = folder / "samples"
     samples.mkdir(parents=True)
@@ -93,7 +100,13 @@ async def running(
         beside: dict[str, Component] = {}
         if with_operator:
             beside[OPERATOR] = await stack.enter_async_context(operator(plane, with_operator, folder / "operator"))
-        up = UpOptions(data=folder / "cell", kubeconfig=str(plane.kubeconfig), env=env, configuration=configuration)
+        up = UpOptions(
+            data=folder / "cell",
+            kubeconfig=str(plane.kubeconfig),
+            env=env,
+            configuration=configuration,
+            placement=place_all(folder) if placing else "",
+        )
         async with Supervisor(up) as cell:
             await cell.wait_ready()
 

@@ -132,7 +132,12 @@ async def measure(folder: Path, options: argparse.Namespace) -> Measured:
     load = LOADS[options.of]
     plane = Options(nodes=0, audit=True)
     async with running(
-        folder, options=plane, sampled=options.sampled, framework=load.kind.framework, with_operator=load.operator
+        folder,
+        options=plane,
+        sampled=options.sampled,
+        framework=load.kind.framework,
+        with_operator=load.operator,
+        placing=True,
     ) as cell:
         await cell.create(cluster(teams=TEAMS, cpu=1_000))
         await anyio.sleep(SETTLE_S)

@@ -251,7 +251,7 @@ def life_of(writer: Writer, lives: list[Life]) -> Iterator[Payload]:
     yield put(binder, *(life.applied(1) for life in lives))
     resumed = [life.job_observed(suspended=False) for life in lives]
     yield put(bridge, *resumed, *(life.pod_observed() for life in lives))
-    yield put(binder, *(decisions.PodPlaced(pod=life.pod, uid=life.pod_uid, node="n1") for life in lives))
+    yield put(Producer.SCHEDULER, *(decisions.PodPlaced(pod=life.pod, uid=life.pod_uid, node="n1") for life in lives))
     yield put(binder, *(effects.PodBound(pod=life.pod, uid=life.pod_uid, node="n1") for life in lives))
     running = [life.job_observed(suspended=False, active=1, ready=1) for life in lives]
     yield put(bridge, *running, *(life.pod_observed("n1", "Running") for life in lives))

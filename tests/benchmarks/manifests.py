@@ -68,7 +68,6 @@ def job(name: str, namespace: str, *, cpu: str = "1", pods: int = 1, run_ms: int
             "template": {
                 "metadata": {"annotations": {"headgate.dev/run-ms": str(run_ms)}},
                 "spec": {
-                    "schedulerName": "headgate",
                     "restartPolicy": "Never",
                     "containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}],
                 },

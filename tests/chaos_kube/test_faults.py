@@ -17,6 +17,7 @@ import pytest
 from tests.chaos.harness import PROCESSES, Chaos, chaos
 
 from headgate.adapters.kubernetes.crds.render import custom_resource_definitions
+from headgate.cli.supervisor import place_all
 from headgate.testing.control_plane import API_SERVER, Assets, ControlPlane, Options, control_plane
 from headgate.testing.control_plane.fault_proxy import FaultProxy, ProxyFaults, Trouble, fault_proxy
 
@@ -82,7 +83,9 @@ async def storm(assets: Assets, folder: Path, seed: int) -> AsyncIterator[Storm]
             proxy.write_kubeconfig(plane.kubeconfig, kubeconfig)
             tls = ssl.create_default_context(cafile=str(plane.ca_file))
             direct = {"server": plane.url, "token": plane.token, "tls": tls}
-            async with chaos(folder / "cell", seed, kubeconfig=str(kubeconfig), **direct) as run:
+            async with chaos(
+                folder / "cell", seed, kubeconfig=str(kubeconfig), placement=place_all(folder), **direct
+            ) as run:
                 run.more_pods = True
                 yield Storm(run, plane, proxy)
 

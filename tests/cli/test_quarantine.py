@@ -73,7 +73,7 @@ QUOTA = {"name": "cpu", "nominalQuota": "16"}
 
 def job(name: str) -> dict[str, Any]:
     containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
-    pods = {"schedulerName": "headgate", "restartPolicy": "Never", "containers": containers}
+    pods = {"restartPolicy": "Never", "containers": containers}
     template = {"metadata": {"annotations": {"headgate.dev/run-ms": "200"}}, "spec": pods}
     metadata = {"name": name, "namespace": "team", "labels": {"kueue.x-k8s.io/queue-name": "main"}}
     spec = {"suspend": True, "template": template}

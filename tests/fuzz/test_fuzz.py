@@ -134,7 +134,7 @@ def pod_template(run_ms: int) -> dict[str, Any]:
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
     return {
         "metadata": {"annotations": {"headgate.dev/run-ms": str(run_ms)}},
-        "spec": {"restartPolicy": "Never", "containers": [container], "schedulerName": "headgate"},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
     }
 
 

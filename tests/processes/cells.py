@@ -12,6 +12,7 @@ from headgate.processes.entry import NAMES, Routes, Runner, processes
 from headgate.processes.runtime.settings import KubernetesSettings, Settings
 from headgate.testing.cluster import Cluster
 from headgate.testing.cluster.api.server import serve, wall_clock_ms
+from headgate.testing.world.world import CONTROLLERS
 
 
 class Cell:
@@ -43,7 +44,7 @@ async def cell_of(
     Nothing that they do may have been refused by the broker.
     """
     await broker.admit(cell)
-    cluster = cluster if cluster is not None else Cluster(wall_clock_ms)
+    cluster = cluster if cluster is not None else Cluster(wall_clock_ms, controllers=CONTROLLERS)
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serve(cluster))
         settings = Settings(

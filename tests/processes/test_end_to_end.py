@@ -74,7 +74,7 @@ def job(name: str, cpu: str = "1", *, queue: str = "lq", labels: Any = (), **pla
             "completions": 1,
             "template": {
                 "metadata": {"annotations": annotations},
-                "spec": {"schedulerName": "headgate", "restartPolicy": "Never", "containers": [container]},
+                "spec": {"restartPolicy": "Never", "containers": [container]},
             },
         },
     }

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from headgate.core.api.names import SCHEDULER_NAME
 from headgate.events.configuration import Configuration, FairSharingConfiguration
 
 Manifest = dict[str, Any]
@@ -38,6 +39,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     never_fits: frozenset[str] = frozenset()
     deleted: frozenset[str] = frozenset()
     configuration: Configuration = Configuration()
+    placing: bool = False
+    """Whether Headgate places the pods, and not the cluster."""
 
 
 def kueue(kind: str, name: str, spec: Manifest, namespace: str = "") -> Manifest:
@@ -76,13 +79,18 @@ def job(name: str, namespace: str, rng: random.Random, cpu: int, pods: int, run_
             "template": {
                 "metadata": {"annotations": {"headgate.dev/run-ms": str(run_ms)}},
                 "spec": {
-                    "schedulerName": "headgate",
                     "restartPolicy": "Never",
                     "containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}],
                 },
             },
         },
     }
+
+
+def placed_by_headgate(manifest: Manifest) -> Manifest:
+    """A Job whose pods Headgate places by the configuration of simulated worlds, and not the cluster."""
+    manifest["spec"]["template"]["spec"]["schedulerName"] = SCHEDULER_NAME
+    return manifest
 
 
 def cluster_queue(
@@ -122,9 +130,10 @@ def cluster_queue(
     return kueue("ClusterQueue", name, spec)
 
 
-def scenario(seed: int) -> Scenario:
-    """The scenario of a seed."""
+def scenario(seed: int, *, placing: bool | None = None) -> Scenario:
+    """The scenario of a seed; in every fourth Headgate places the pods."""
     rng = random.Random(f"scenario-{seed}")
+    placing = seed % 4 == 0 if placing is None else placing
     flavors = ["on-demand", "spot"][: rng.randint(1, 2)]
     tainted = {flavor: rng.random() < 0.3 for flavor in flavors}
     nominal = rng.randint(3, 6)
@@ -160,6 +169,10 @@ def scenario(seed: int) -> Scenario:
                 objects.append(manifest)
     strict = {queue["metadata"]["name"] for queue in queues if queue["spec"]["queueingStrategy"] == "StrictFIFO"}
     names = _jobs(rng, teams, strict, nominal, steps)
+    if placing:
+        for step in steps:
+            if step.apply is not None and step.apply["kind"] == "Job":
+                placed_by_headgate(step.apply)
     for queue in queues:
         if rng.random() < 0.3:
             begin = rng.randint(2_000, 15_000)
@@ -180,6 +193,7 @@ def scenario(seed: int) -> Scenario:
         can_finish=frozenset(name for name, fits in names.items() if fits and name not in deleted),
         never_fits=frozenset(name for name, fits in names.items() if not fits and name not in deleted),
         deleted=frozenset(deleted),
+        placing=placing,
     )
 
 

@@ -27,10 +27,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.simulation.scenarios import job, kueue, node
+from tests.simulation.scenarios import job, kueue, node, placed_by_headgate
 from tests.support.defects import in_fold, in_noting, is_of, over, raises_if, swapped
 
-import headgate.machines.binder.pod_placement as placement
 import headgate.machines.binder.workload_statuses as statuses
 import headgate.machines.informer_bridge.decide as bridge
 import headgate.machines.queue_manager.decide as manager
@@ -41,17 +40,19 @@ from headgate.core import fold
 from headgate.core.audit.invariants import forgotten
 from headgate.core.cycle.nominating import Nominator
 from headgate.core.fold import quarantine
+from headgate.core.placement.deciding import PlacementDecider
 from headgate.core.state.tables import HOLDS_QUOTA, QuarantineRecord, State
 from headgate.events.base import Producer
 from headgate.events.decisions import QuotaReserved, WorkloadAdmitted
 from headgate.events.facts import JobObserved, WorkloadObserved
 from headgate.events.queueing import WorkloadFinished, WorkloadQueued
+from headgate.machines.binder.pod_bindings import PodBindings
 from headgate.machines.scheduler.decide import Scheduler
 from headgate.machines.snapshotter.decide import Rules, Snapshotter
 from headgate.processes.runtime.process_status import Phase, Status
 from headgate.processes.telemetry.observer import Observing
 from headgate.testing.cluster import BY_PLURAL
-from headgate.testing.world.world import MACHINES, World
+from headgate.testing.world.world import MACHINES, MACHINES_PLACING, World
 
 JOBS = BY_PLURAL["batch", "jobs"]
 WORKLOADS = BY_PLURAL["kueue.x-k8s.io", "workloads"]
@@ -78,24 +79,31 @@ PLANTS: dict[str, Plant] = {
     "queue manager: what it decides": partial(over, manager, "steps"),
     "queue manager: what it notes": partial(in_noting, manager.QueueManager, "_note"),
     "scheduler: what it decides": partial(over, Nominator, "nominate"),
+    "scheduler: which node it gives": partial(over, PlacementDecider, "decide"),
     "scheduler: what it notes": partial(in_noting, Scheduler, "_note"),
     "snapshotter: what it notes": partial(in_noting, Snapshotter, "_note"),
     "ungater: what it decides": partial(over, ungater.Ungater, "_act_on"),
     "ungater: what it notes": partial(in_noting, ungater.Ungater, "_on_event"),
-    "binder: what it decides": partial(over, placement.PodPlacement, "_bind"),
+    "binder: what it decides": lambda name: swapped(
+        PodBindings, "_bind", raises_if(lambda _, placed, *__: is_of(name, placed.pod))
+    ),
     "binder: what it notes": partial(in_noting, statuses.WorkloadStatuses, "on_event"),
     "status": partial(over, statuses, "workload_status"),
     "call": partial(over, ungater, "start_patches"),
 }
 
+PLACED = {"binder: what it decides", "scheduler: which node it gives"}
+"""Places at which Headgate decides and does something about pods, so that it places them in these runs."""
+
 HOLD_QUOTA = {"fold: quota reserved", "fold: admitted", "call"}
 """Places at which the one has been given its quota, whatever the number of jobs."""
 
 
-def cell(jobs: int) -> World:
+def cell(jobs: int, *, placing: bool = False) -> World:
     """Two ClusterQueues of a cohort with room for a tenth of the jobs; snapshots are taken all the time."""
     rules = Rules(commits=50, every_ms=2_000, idle_ms=1_000)
-    world = World(contain=True, machines={**MACHINES, Producer.SNAPSHOTTER: partial(Snapshotter, rules=rules)})
+    machines = MACHINES_PLACING if placing else MACHINES
+    world = World(contain=True, machines={**machines, Producer.SNAPSHOTTER: partial(Snapshotter, rules=rules)})
     world.apply(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}},
         kueue("ResourceFlavor", "spot", {}),
@@ -112,7 +120,7 @@ def cell(jobs: int) -> World:
     for number in range(jobs):
         made = job(f"j{number}", "team", rng, 1, 1, RUN_MS, "")
         made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = f"main-{'ab'[number % 2]}"
-        world.create(made)
+        world.create(placed_by_headgate(made) if placing else made)
     return world
 
 
@@ -232,7 +240,7 @@ def test_all_but_the_one_end_as_without_the_defect(
     place: str, jobs: int, sound: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In quarantine it keeps its quota, and is reported; a corrected version releases it, and it ends, too."""
-    world = cell(jobs)
+    world = cell(jobs, placing=place in PLACED)
     with PLANTS[place](BAD):
         played(world)
         assert without(outcomes(world), BAD) == without(sound, BAD)

@@ -95,7 +95,6 @@ def pod(
             {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}},
         ],
         "restartPolicy": "Never",
-        "schedulerName": "headgate",
     }
     told = {"headgate.dev/run-ms": str(run_ms), "headgate.dev/exit-code": str(exit_code)}
     if group:

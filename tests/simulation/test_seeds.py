@@ -18,6 +18,7 @@ from headgate.core.audit.invariants import forgotten
 from headgate.core.cycle import decide_cycle
 from headgate.core.engine.driver import ATOMIC, DriverLimits
 from headgate.core.machine.contract import Machine
+from headgate.core.placement.deciding import PlacementEvent
 from headgate.core.state.tables import PENDING, Stage, State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
@@ -28,7 +29,7 @@ from headgate.events.signing import Signer
 from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.machines.snapshotter.decide import Rules, Snapshotter
 from headgate.testing.cluster import BY_PLURAL
-from headgate.testing.world.world import MACHINES, NO_FAULTS, NO_SIGNERS, FaultRates, World
+from headgate.testing.world.world import MACHINES, NO_FAULTS, NO_SIGNERS, SCHEDULER_CONFIGURATION, FaultRates, World
 
 HORIZON_MS = 4 * 3600_000
 JOBS = BY_PLURAL["batch", "jobs"]
@@ -75,6 +76,8 @@ class Run:
         placing: Mapping[str, Any] | None = None,
     ) -> None:
         self.plan = plan
+        if placing is None and plan.placing:
+            placing = SCHEDULER_CONFIGURATION
         configuration = ConfigurationObserved(configuration=plan.configuration)
         machines: dict[Producer, Callable[[State], Machine]] = {
             **MACHINES,
@@ -209,7 +212,7 @@ def test_a_run_within_tight_bounds_ends_as_one_that_meets_none(sampled_seed: int
         assert run.finished() - plan.deleted == plan.can_finish, waiting(run)
         assert forgotten(run.world.state) == []
     parts = [logged for logged in run.world.log if logged.commit.producer in ATOMIC]
-    assert all(isinstance(logged.commit.events[0], CycleDecided | LeaderElected) for logged in parts)
+    assert all(isinstance(logged.commit.events[0], CycleDecided | LeaderElected | PlacementEvent) for logged in parts)
 
 
 def waiting(run: Run) -> str:

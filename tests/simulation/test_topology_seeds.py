@@ -7,11 +7,12 @@ ends nevertheless, and then nothing is held. A failure names its seed; `--first-
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 from tests.fuzz.topology_judge import Places
-from tests.simulation.scenarios import job, kueue
+from tests.simulation.scenarios import job, kueue, placed_by_headgate
 from tests.simulation.test_elastic_jobs import run
 from tests.simulation.test_seeds import JOBS, faults_of
 from tests.simulation.test_topologies import DEFAULTS, HOST, NODES, PODS, RACK
@@ -21,12 +22,13 @@ from tests.support.forging import verified
 from headgate.adapters.log import LogEntry
 from headgate.core.audit.invariants import forgotten
 from headgate.core.kubernetes.conditions import rfc3339
+from headgate.core.machine.contract import Machine
 from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.ids import UnixMs
 from headgate.machines.informer_bridge.decide import InformerBridge
-from headgate.testing.world.world import MACHINES, FaultRates, World
+from headgate.testing.world.world import MACHINES, SCHEDULER_CONFIGURATION, FaultRates, World
 
 FLAVORS: Final = ("fast", "slow")
 RACKS, HOSTS, CPUS = 2, 3, 2
@@ -181,10 +183,14 @@ def play(
     """
     A run up to a time at which some nodes have failed, and most gangs may have ended. `note` gets every commit.
 
+    In every third seed Headgate places the pods, and not the cluster.
+
     Returns the nodes too, to let them recover.
     """
     rng = random.Random(f"topologies-{seed}")
-    machines = {**MACHINES, Producer.INFORMER_BRIDGE: lambda state: InformerBridge(state, new_log=DEFAULTS)}
+    placing = SCHEDULER_CONFIGURATION if seed % 3 == 1 else None
+    machines: dict[Producer, Callable[[State], Machine]] = {**MACHINES}
+    machines[Producer.INFORMER_BRIDGE] = partial(InformerBridge, new_log=DEFAULTS, placing=placing)
 
     def check(state: State, logged: LoggedCommit) -> None:
         note(world, state, logged)
@@ -193,7 +199,8 @@ def play(
     world.apply(*furniture(rng))
     nodes = Nodes(world, rng)
     for number in range(12):
-        world.create(gang(f"gang-{number}", rng))
+        made = gang(f"gang-{number}", rng)
+        world.create(made if placing is None else placed_by_headgate(made))
         run(world, rng.choice((100, 1_000, 8_000)))
         for _ in range(rng.choice((0, 1, 1, 3))):
             rng.choice((nodes.fail, nodes.fail, nodes.recover))()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.simulation.scenarios import contended, scenario
+from tests.simulation.scenarios import Scenario, contended, scenario
 from tests.support.forging import cut_where, decoded, forged, recorded, verified
 
 from headgate import __version__
@@ -28,14 +28,18 @@ BINDER, UNGATER, SNAPSHOTTER = Producer.BINDER, Producer.UNGATER, Producer.SNAPS
 
 @pytest.mark.parametrize("make", [scenario, contended])
 @pytest.mark.parametrize("wild", [False, True])
-def test_an_honest_log_is_decided_again_as_it_was(verified_seed: int, make: object, wild: bool) -> None:
+def test_an_honest_log_is_decided_again_as_it_was(
+    verified_seed: int, make: Callable[[int], Scenario], wild: bool
+) -> None:
     """Queue life, cycles, placements, statuses, job runs, creations: all of them, whatever went wrong on the way."""
     result = verified(recorded(verified_seed, wild=wild, make=make))
     assert result.differences == ()
     assert result.passed_over == 0
     assert result.cycles > 0
-    # These cells have no topologies and no checks for ProvisioningRequests.
-    absent = ("placements", "pods sent to domains", "provisioning requests")
+    # These cells have no topologies and no checks for ProvisioningRequests; in some Headgate places the pods.
+    absent = ["pods sent to domains", "provisioning requests"]
+    if not make(verified_seed).placing:
+        absent.append("placements")
     compared = {what: count for what, count in result.compared.items() if what not in absent}
     assert all(count > 0 for count in compared.values()), compared
 
@@ -43,6 +47,8 @@ def test_an_honest_log_is_decided_again_as_it_was(verified_seed: int, make: obje
 # --- forged --------------------------------------------------------------------------------------------------------
 
 SEED = 5
+PLACING_SEED = 4
+"""A scenario in which Headgate places the pods."""
 
 
 def one_is(*stages: Stage) -> Callable[[State], bool]:
@@ -154,8 +160,8 @@ def test_what_is_for_another_process_to_say_is_found() -> None:
 
 
 def test_a_pod_on_another_node_is_found() -> None:
-    """The first that it fits on is decided again."""
-    log = recorded(SEED)
+    """The best of those that it fits on is decided again."""
+    log = recorded(PLACING_SEED, make=scenario)
     placed = next(
         each for each in decoded(log) if any(type(event) is decisions.PodPlaced for event in each.commit.events)
     )
@@ -163,7 +169,7 @@ def test_a_pod_on_another_node_is_found() -> None:
     event = next(each for each in placed.commit.events if type(each) is decisions.PodPlaced)
     elsewhere = next(name for name in sorted(state.nodes) if name != event.node)
     moved = decisions.PodPlaced(pod=event.pod, uid=event.uid, node=elsewhere)
-    assert found_at_the_end(entries, state, BINDER, moved).replayed == event.node
+    assert f'"node":"{event.node}"' in found_at_the_end(entries, state, SCHEDULER, moved).replayed
 
 
 def test_a_binding_without_a_placement_is_found() -> None:

@@ -68,7 +68,6 @@ def job_manifest(
     template = {
         "metadata": {"labels": {"app": name}, "annotations": {"headgate.dev/run-ms": str(run_ms)}},
         "spec": {
-            "schedulerName": "headgate",
             "restartPolicy": "Never",
             "containers": [{"name": "c", "image": "x", "resources": resources}],
         },

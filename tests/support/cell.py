@@ -25,6 +25,7 @@ from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.machines.ungater.decide import Ungater
 from headgate.testing.cluster import Cluster
 from headgate.testing.cluster.kinds import BY_PLURAL, Kind
+from headgate.testing.world.world import CONTROLLERS
 
 BRIDGE, BINDER, UNGATER = Producer.INFORMER_BRIDGE, Producer.BINDER, Producer.UNGATER
 MANAGER, SCHEDULER = Producer.QUEUE_MANAGER, Producer.SCHEDULER
@@ -65,7 +66,7 @@ class Cell:
 
     def __init__(self, *, crash_at: int | None = None) -> None:
         self.log = TestLog()
-        self.cluster = Cluster(lambda: self.log.now_ms)
+        self.cluster = Cluster(lambda: self.log.now_ms, controllers=CONTROLLERS)
         self.crash_at = crash_at
         self.steps = 0
         self.calls: list[Call] = []

@@ -89,7 +89,6 @@ def job(
             "template": {
                 "spec": {
                     "restartPolicy": "Never",
-                    "schedulerName": "headgate",
                     "containers": [container],
                     **pod,
                 }

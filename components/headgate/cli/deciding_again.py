@@ -2,7 +2,6 @@
 
 from headgate.core.verification.check import Check
 from headgate.core.verification.creations import CreationCheck
-from headgate.core.verification.first_fits import FirstFitCheck
 from headgate.core.verification.job_runs import JobRunCheck
 from headgate.core.verification.placements import PlacementCheck
 from headgate.core.verification.pod_domains import PodDomainCheck
@@ -16,7 +15,6 @@ def checks() -> tuple[Check, ...]:
     """The checks of one replay; they are used up by it."""
     return (
         queue_manager_check(),
-        FirstFitCheck(),
         PlacementCheck(load_placement_plugins()),
         StatusCheck(),
         JobRunCheck(),

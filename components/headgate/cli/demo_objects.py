@@ -89,7 +89,6 @@ def _job(team: str, name: str, rng: random.Random) -> Manifest:
     cpu = rng.choices((1, 2, 4), weights=(5, 3, 1))[0]
     priority = rng.choices(tuple(PRIORITIES), weights=(3, 6, 1))[0]
     spec: Manifest = {
-        "schedulerName": "headgate",
         "restartPolicy": "Never",
         "containers": [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": str(cpu)}}}],
     }

@@ -67,16 +67,23 @@ def run(
     ] = None,
     address_file: Annotated[Path | None, typer.Option(metavar="FILE", help="cluster: write its URL here.")] = None,
     public_url: Annotated[str, typer.Option(metavar="URL", help="cluster: how clients reach it.")] = "",
+    default_scheduler: Annotated[
+        bool,
+        typer.Option(
+            "--default-scheduler", help="cluster: place pods of the default scheduler, for Headgate does not."
+        ),
+    ] = False,
 ) -> None:
     """Run one process until it is told to stop. Several of one kind stand by for each other."""
     names = [producer.value for producer in Producer]
     if process == CLUSTER:
-        _become_cluster(host, port, data, kubeconfig, address_file, public_url, config or [])
+        _become_cluster(host, port, data, kubeconfig, address_file, public_url, default_scheduler, config or [])
     if process not in (*names, WEBHOOK):
         raise CliError(f"there is no process {process!r}: there is {', '.join(names)}, {WEBHOOK} and {CLUSTER}")
-    if data or kubeconfig or address_file or public_url or port:
+    if data or kubeconfig or address_file or public_url or port or default_scheduler:
         raise CliError(
-            "--host, --port, --data, --kubeconfig, --address-file and --public-url are for `headgate run cluster`"
+            "--host, --port, --data, --kubeconfig, --address-file, --public-url and --default-scheduler are for "
+            "`headgate run cluster`"
         )
     raise typer.Exit(_run_process(process, config or [], kube_scheduler_config, nats, verbose))
 
@@ -132,6 +139,7 @@ def _become_cluster(
     kubeconfig: Path | None,
     address_file: Path | None,
     public_url: str,
+    default_scheduler: bool,
     config: list[str],
 ) -> None:
     """
@@ -147,6 +155,7 @@ def _become_cluster(
     args += ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
     args += ["--address-file", str(address_file)] if address_file else []
     args += ["--public-url", public_url] if public_url else []
+    args += ["--default-scheduler"] if default_scheduler else []
     args += ["--configuration", configuration] if configuration else []
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", "headgate.testing.cluster.serve", *args])  # noqa: S606 - ourselves

@@ -47,9 +47,9 @@ from headgate.processes.runtime.signing_keys import PUBLIC, generate, private_fi
 NATS: Final = "nats"
 CLUSTER: Final = "cluster"
 PROCESSES: Final = tuple(producer.value for producer in Producer)
-PLACEMENT_FILE: Final = "kube-scheduler-config.yaml"
-PLACEMENT: Final = """\
-# Written at each start: the pods of a simulated cluster are placed by Headgate, whichever of the two they name.
+_PLACEMENT_FILE: Final = "kube-scheduler-config.yaml"
+_PLACEMENT: Final = """\
+# Written at each start: in a cluster without a kube-scheduler Headgate places all pods, whichever of the two they name.
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
@@ -61,6 +61,13 @@ PUBLISH_S: Final = 0.25
 DISK_S: Final = 1.0
 """The interval between two checks of free disk space."""
 _PROBE_S: Final = 0.1
+
+
+def place_all(folder: Path) -> str:
+    """The path of a new file in a folder, by which Headgate places all pods: for clusters without a kube-scheduler."""
+    file = (folder / _PLACEMENT_FILE).resolve()
+    file.write_text(_PLACEMENT)
+    return str(file)
 
 
 @asynccontextmanager
@@ -96,7 +103,8 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     broker of the user's; one that is started here has a user for each process. `config` is the settings file of the
     processes, `configuration` a file of Kueue's Configuration; `env` goes on top of our environment for them.
     `placement` is a file of a KubeSchedulerConfiguration, or `none`; "" has Headgate place all pods of a simulated
-    cluster, and leaves it to the log in another one.
+    cluster, and leaves it to the log in another one. Pods of the default scheduler that Headgate is not to place are
+    placed by the simulated cluster itself.
     """
 
     data: Path
@@ -272,13 +280,14 @@ class Supervisor:
             return
         self.kubeconfig = str((self.data / "kubeconfig").resolve())
         if not self._placement and "HEADGATE_PLACEMENT_CONFIGURATION" not in os.environ:
-            self._placement = self._default_placement()
+            self._placement = place_all(self.data)
         address = self._address_file(CLUSTER)
         address.unlink(missing_ok=True)
         # Its objects are kept with the log: objects in the log have to exist again after a restart.
         data = str(self.data.resolve())
         args = ["run", CLUSTER, "--data", data, "--kubeconfig", self.kubeconfig, "--address-file", str(address)]
         args += ["--config", self.options.configuration] if self.options.configuration else []
+        args += [] if self._places_default() else ["--default-scheduler"]
         old_port = self._old_port(CLUSTER)
         child = self._start_child(tasks, CLUSTER, [*args, "--port", str(old_port or 0)])
         with anyio.move_on_after(READY_TIMEOUT_S):
@@ -290,10 +299,15 @@ class Supervisor:
         # It has to keep its address: the processes are configured with it.
         child.replace_args(self._command([*args, "--port", str(port)]))
 
-    def _default_placement(self) -> str:
-        file = (self.data / PLACEMENT_FILE).resolve()
-        file.write_text(PLACEMENT)
-        return str(file)
+    def _places_default(self) -> bool:
+        """Whether Headgate places the pods of the default scheduler. Raises SettingsError."""
+        from headgate.core.placement.configuration.profiles import DEFAULT_NAME
+        from headgate.processes.runtime.configuration_files import load_scheduler_document
+
+        file = self._placement or os.environ["HEADGATE_PLACEMENT_CONFIGURATION"]
+        document = load_scheduler_document(file) if file else {}
+        profiles = document.get("profiles") or [{}] if document else []
+        return any(each.get("schedulerName", DEFAULT_NAME) == DEFAULT_NAME for each in profiles)
 
     @staticmethod
     async def _answering(child: Child) -> None:

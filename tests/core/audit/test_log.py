@@ -11,6 +11,7 @@ from headgate.core.audit.log import Audit, AuditReport
 from headgate.core.audit.quotas import Quotas
 from headgate.core.fold import new_state, transitions
 from headgate.core.log.authority import author_of
+from headgate.core.log.rules_version import RULES
 from headgate.core.state import lifecycle
 from headgate.core.state.tables import ClusterQueueRecord, CohortRecord, Stage
 from headgate.events import decisions, effects, facts, queueing
@@ -448,6 +449,18 @@ def test_a_pod_bound_elsewhere_than_placed_is_found() -> None:
     history.put(BINDER, decisions.PodPlaced(pod=PodKey("n/p"), uid=Uid("up"), node="one"))
     history.put(BINDER, effects.PodBound(pod=PodKey("n/p"), uid=Uid("up"), node="two"))
     assert found(history) == ["durable"]
+
+
+def test_a_pod_placed_by_the_binder_of_today_is_found() -> None:
+    """By its former rules it placed pods itself."""
+    history = a_cell()
+    placed = decisions.PodPlaced(pod=PodKey("n/p"), uid=Uid("up"), node="one")
+    history.term(BINDER, rules=1)
+    history.put(BINDER, placed)
+    assert found(history) == []
+    history.term(BINDER, rules=RULES[BINDER])
+    history.put(BINDER, placed)
+    assert found(history) == ["authority"]
 
 
 def test_a_snapshot_of_another_log_is_found() -> None:

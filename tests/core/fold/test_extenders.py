@@ -118,7 +118,7 @@ def test_the_event_is_about_its_pod():
         ("bind", Producer.BINDER, Producer.SCHEDULER),
     ):
         said = msgspec.structs.replace(event, verb=verb)
-        assert (overstepped(author, said), overstepped(other, said)) == (None, author)
+        assert (overstepped(author, said, 0), overstepped(other, said, 0)) == (None, author)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ from tests.support.placements import PlacementCell, node, pod
 from tests.support.volumes import CLAIM, STORAGE_CLASS, VOLUME, bind_volume, with_volume
 
 from headgate.core import fold
+from headgate.core.log.rules_version import RULES
 from headgate.core.verification.check import ReplayDifference
 from headgate.core.verification.placements import PlacementCheck
 from headgate.core.verification.replay import Plan, Replay
-from headgate.events import decisions
+from headgate.events import decisions, effects
 from headgate.events.base import Producer
 from headgate.events.ids import PodKey, Uid
 from headgate.events.registry import Event
@@ -104,6 +105,20 @@ def test_what_was_changed_in_the_record_is_found(change: Callable[..., Event]) -
     assert verified(cell.log)[0] == []
     found, _ = verified(retold(cell.log, lambda event: change(event) if event == target else event))
     assert found[0].what.startswith(f"what was decided about pod {target.pod}")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("rules", "found"), [(1, []), (RULES[Producer.BINDER], ["what the binder says for the scheduler"])]
+)
+def test_the_binder_may_have_placed_pods_by_its_former_rules(rules: int, found: list[str]) -> None:
+    """Such placements are no difference, and not decided again; of later rules they are one."""
+    log = TestLog()
+    log.append(Producer.BINDER, effects.LeaderElected(holder="one", rules=rules))
+    log.append(Producer.BINDER, decisions.PodPlaced(pod=PodKey("team/a"), uid=Uid("uid-a"), node="n1"))
+    log.append(Producer.BINDER, effects.PodBound(pod=PodKey("team/a"), uid=Uid("uid-a"), node="n1"))
+    differences, compared = verified(log)
+    assert [each.what for each in differences] == found
+    assert compared == 0
 
 
 def test_a_placement_that_no_state_gave_is_found() -> None:

@@ -14,9 +14,10 @@ from headgate.adapters.kubernetes.client import KubeClient, PatchType
 from headgate.adapters.kubernetes.crds.install import install
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.resources import RESOURCES, Resource
+from headgate.core.api.names import SCHEDULER_NAME
 from headgate.core.state.tables import State
 from headgate.processes.entry import NAMES, Runner, processes
-from headgate.processes.runtime.settings import KubernetesSettings, Settings
+from headgate.processes.runtime.settings import KubernetesSettings, PlacementSettings, Settings
 from headgate.testing.control_plane import ControlPlane
 from headgate.web.routes import add_routes
 
@@ -25,6 +26,14 @@ NAMESPACE: Final = "headgate-system"
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 READ_SIDE: Final = "snapshotter"
 Json = dict[str, Any]
+
+
+PLACING: Final = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"schedulerName": SCHEDULER_NAME}],
+}
+"""There is no kube-scheduler: Headgate places the pods that name it, and nobody all others."""
 
 
 class Cell:
@@ -52,6 +61,8 @@ class Deployment:
         self.client = client
         self.broker = broker
         self.kubeconfigs = kubeconfigs
+        self.placing = PlacementSettings(configuration=str(plane.folder / "kube-scheduler-config.yaml"))
+        Path(self.placing.configuration).write_bytes(msgspec.json.encode(PLACING))
         self._made = 0
 
     def fresh(self, word: str) -> str:
@@ -105,6 +116,7 @@ class Deployment:
                     holder="test",
                     nats=self.broker.settings(name, process),
                     kubernetes=KubernetesSettings(kubeconfig=str(access) if access else None),
+                    placement=self.placing,
                     **sections,
                 )
                 runner = Runner(processes()[process], settings, routes=add_routes if process == READ_SIDE else None)

@@ -15,7 +15,7 @@ from headgate.events import decisions, effects, facts
 from headgate.events.base import EventBase
 from headgate.events.decisions import ObjectPatch, PodNominated, PodPlaced, PodPrepared, PodUnschedulable, Victim
 from headgate.events.ids import PodKey, Uid
-from headgate.machines.binder import events, object_writes, pod_bindings, pod_conditions, pod_victims, pod_writes
+from headgate.machines.binder import events, pod_bindings, pod_conditions, pod_victims, pod_writes
 
 P = PodKey("team-a/p")
 CONFIGURATION = facts.SchedulerConfigurationObserved(document={"apiVersion": "kubescheduler.config.k8s.io/v1"})
@@ -591,17 +591,6 @@ def test_what_the_object_has_already_is_not_written() -> None:
     bound.say(BRIDGE, observed("persistentvolumeclaims", written))
     again = Bound(bound.log)
     assert [call.id for call in again.rest()[1]] == ["pod-status/team-a/p"]
-
-
-@pytest.mark.parametrize(
-    ("reserved", "is_there"), [(["uid-o", "uid-p"], True), (["uid-o"], False), ([], False), (None, False)]
-)
-def test_what_a_list_has_beside_the_items_to_be_written_does_not_matter(
-    reserved: list[str] | None, *, is_there: bool
-) -> None:
-    """A claim that is reserved for another pod as well; each item is found by its fields."""
-    live: Json = {"status": {} if reserved is None else {"reservedFor": [{"uid": uid, "x": 1} for uid in reserved]}}
-    assert object_writes.has(live, {"status": {"reservedFor": [{"uid": "uid-p"}]}}) == is_there
 
 
 def test_status_is_written_to_its_subresource_after_the_rest() -> None:

@@ -21,6 +21,7 @@ from headgate.events.base import EventBase, Producer
 from headgate.events.identity import CellRestored
 from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.machines.informer_bridge.placement_objects import OWN, SCHEDULER_CONFIGURATIONS
+from headgate.processes.informer_bridge.process import Warned, report
 
 Json = dict[str, Any]
 DOCUMENT: Json = {
@@ -308,6 +309,29 @@ def test_a_pod_for_headgate_without_a_profile_is_noted() -> None:
     assert bridge.machine.unplaced == "a/p"
     assert Placing(bridge.log, document={}).machine.unplaced == "a/p"
     assert Placing(bridge.log).machine.unplaced == ""
+
+
+@pytest.mark.parametrize(
+    ("log_has", "what"),
+    [
+        ({}, "Headgate places no pods without a KubeSchedulerConfiguration. Give the informer bridge one"),
+        ({**DOCUMENT, "profiles": [{"schedulerName": "other"}]}, "no profile of the KubeSchedulerConfiguration"),
+    ],
+)
+def test_the_operator_is_told_once_of_a_pod_that_nobody_places(
+    log_has: Json, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Which pod, that it stays pending, and what to set."""
+    bridge = Placing(document=log_has)
+    bridge.list_all(pods=[pod("p")]) if log_has else bridge.list_all(RESOURCES, pods=[pod("p")])
+    bridge.settle()
+    warned = Warned()
+    for _ in range(2):
+        report(warned, bridge.machine)
+    (told,) = caplog.messages
+    assert told.startswith("the pod a/p names the scheduler headgate and stays pending: ")
+    assert what in told
+    assert told.endswith("`profiles: [{schedulerName: headgate}]`")
 
 
 # --- whatever happens ----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from tests.support.placements import Json, PlacementCell, node, pod
 
 from headgate.events import decisions, effects
 from headgate.events.base import Producer
+from headgate.events.decisions import ObjectPatch
 from headgate.events.facts import SchedulerConfigurationObserved
 from headgate.events.ids import PodKey, Uid, UnixMs
 from headgate.events.registry import Event
@@ -159,3 +160,18 @@ def test_nothing_is_written_for_a_pod_that_is_gone(end: str) -> None:
         case _:
             cell.log.append(Producer.INFORMER_BRIDGE, SchedulerConfigurationObserved(document={}))
     assert cell.state.post_filter_writes == {}
+
+
+def test_a_write_that_removes_a_field_is_done_when_the_field_is_gone() -> None:
+    """What is still there was not written, though all that the patch sets is there."""
+    allocated = claim("c") | {"status": {"allocation": {"devices": {"results": []}}}}
+    cell = PlacementCell(node("n1"), pod("p"), allocated)
+    given_back = ObjectPatch(kind="ResourceClaim", name="team/c", patch={"status": {"allocation": None}})
+    cell.log.append(
+        Producer.SCHEDULER,
+        decisions.PodPlaced(pod=PodKey("team/p"), uid=Uid("uid-p"), node="n1", writes=(given_back,)),
+    )
+    cell.crash()
+    assert cell.decide() == []
+    cell.patch("resourceclaims", "team/c", {"status": None})
+    assert [type(event) for event in cell.decide()] == [decisions.PodPrepared]

@@ -83,7 +83,7 @@ def kueue(kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[s
 def job(name: str, cpu: str, *, run_ms: int, priority: str = "") -> dict[str, Any]:
     labels = {"kueue.x-k8s.io/queue-name": "lq"} | ({"kueue.x-k8s.io/priority-class": priority} if priority else {})
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
-    spec = {"restartPolicy": "Never", "containers": [container], "schedulerName": "headgate"}
+    spec = {"restartPolicy": "Never", "containers": [container]}
     template = {"metadata": {"annotations": {"headgate.dev/run-ms": str(run_ms)}}, "spec": spec}
     metadata = {"name": name, "namespace": "default", "labels": labels}
     return {

@@ -39,7 +39,7 @@ GATED_BY = KUEUE + "admission-gated-by"
 FINALIZER = KUEUE + "resource-in-use"
 """Kueue's finalizer: of Workloads until their job has stopped, of ClusterQueues and flavors while they are in use."""
 SCHEDULER_NAME = "headgate"
-"""Pods with this `spec.schedulerName` are bound by the binder."""
+"""Pods with this `spec.schedulerName` are for Headgate to place, also beside a kube-scheduler."""
 
 # --- Workloads ------------------------------------------------------------------------------------------------------
 

@@ -134,6 +134,7 @@ class _Term(msgspec.Struct):
     hash: str = ""
     seq: Seq = Seq(0)
     time_ms: UnixMs = UnixMs(0)
+    rules: int = 0
 
 
 class Audit:
@@ -301,7 +302,10 @@ class Audit:
             self._find("chain", at, f"{name}: its id {commit.id} is not that of epoch {commit.epoch}, {commit.number}")
         if commit.epoch < term.epoch:
             self._find("epochs", at, f"{name}: epoch {commit.epoch} wrote after epoch {term.epoch} had begun")
-        elif commit.epoch > term.epoch and election_of(commit) is None:
+        election = election_of(commit)
+        if election is not None:
+            term.rules = election.rules
+        elif commit.epoch > term.epoch:
             self._find("epochs", at, f"{name}: epoch {commit.epoch} does not begin with leader.elected")
         if commit.time_ms < term.time_ms:
             text = f"{name}: time goes back by {term.time_ms - commit.time_ms} ms since position {term.seq}"
@@ -345,7 +349,7 @@ class Audit:
         return self._terms.setdefault(producer, _Term())
 
     def _authority(self, at: Position, commit: Commit, event: Event) -> None:
-        author = overstepped(commit.producer, event)
+        author = overstepped(commit.producer, event, self._term_of(commit.producer).rules)
         if author is not None:
             self._find("authority", at, f"{commit.producer.value} wrote {tag_of(event)}, which is for {author.value}")
         if type(event) is decisions.CycleDecided:

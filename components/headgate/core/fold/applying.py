@@ -47,6 +47,7 @@ from headgate.core.fold import (
 )
 from headgate.core.fold.quarantine import EventFailedError, EventPart, Treatments
 from headgate.core.log import attestation, cell_identity, refusal
+from headgate.core.log.authority import restricting
 from headgate.core.log.log_time import effective_ms
 from headgate.core.state import manifests, sharing
 from headgate.core.state.tables import Index, ProducerRecord, State, Tables
@@ -183,7 +184,8 @@ def _apply_element(state: State, event: Event, logged: LoggedCommit, at: EventPa
             return
     match event:
         case LeaderElected():
-            state.producers[logged.commit.producer].holder = event.holder
+            producer = state.producers[logged.commit.producer]
+            producer.holder, producer.rules = event.holder, restricting(logged.commit.producer, event.rules)
             state.relisting = state.relisting or logged.commit.producer is Producer.INFORMER_BRIDGE
         case ObjectQuarantined():
             if quarantine.quarantined(state, event, logged, at):

@@ -9,9 +9,9 @@ from typing import Final, Never
 
 from msgspec.structs import replace
 
+from headgate.core.api.watched_kinds import KIND_OF
 from headgate.core.fold import nodes
 from headgate.core.fold.extenders import forget
-from headgate.core.fold.quarantine import KIND_OF
 from headgate.core.kubernetes.pod_manifests import SCHEDULER_ERROR, ShownPod, shown_pod
 from headgate.core.state.handlers import EventHandlers
 from headgate.core.state.manifests import PODS, pod_of

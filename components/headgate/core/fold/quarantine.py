@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from headgate import __version__
 from headgate.core.api import job_kinds
 from headgate.core.api.job_kinds import title
+from headgate.core.api.watched_kinds import KIND_OF
 from headgate.core.fold import topology_usage
 from headgate.core.fold.objects import ANY, free, tree_in
 from headgate.core.fold.transitions import touch, usage_of
@@ -58,72 +59,16 @@ FOLD: Final = "fold"
 """`QuarantineRecord.process` of an object with an event that could not be folded."""
 
 KINDS: Final[Mapping[str, str]] = {
-    "workload": "Workload",
+    **{kind.lower(): kind for kind in KIND_OF.values()},
     "variant": "Workload",
     "job": "Job",
-    "pod": "Pod",
-    "node": "Node",
-    "namespace": "Namespace",
-    "clusterqueue": "ClusterQueue",
-    "localqueue": "LocalQueue",
-    "cohort": "Cohort",
-    "resourceflavor": "ResourceFlavor",
-    "topology": "Topology",
-    "admissioncheck": "AdmissionCheck",
-    "provisioningrequestconfig": "ProvisioningRequestConfig",
-    "provisioningrequest": "ProvisioningRequest",
-    "podtemplate": "PodTemplate",
-    "workloadpriorityclass": "WorkloadPriorityClass",
-    "priorityclass": "PriorityClass",
-    "limitrange": "LimitRange",
-    "runtimeclass": "RuntimeClass",
     "configuration": "Configuration",
     "schedulerconfiguration": "KubeSchedulerConfiguration",
 }
 """The first word of an event's tag -> the kind of the object that the event is about."""
 
-
 _REQUEST: Final = "provisioningrequest"
 """What is decided about one is about its workload."""
-
-KIND_OF: Final[Mapping[str, str]] = {
-    "namespaces": "Namespace",
-    "nodes": "Node",
-    "resourceflavors": "ResourceFlavor",
-    "topologies": "Topology",
-    "admissionchecks": "AdmissionCheck",
-    "provisioningrequestconfigs": "ProvisioningRequestConfig",
-    "provisioningrequests": "ProvisioningRequest",
-    "podtemplates": "PodTemplate",
-    "cohorts": "Cohort",
-    "clusterqueues": "ClusterQueue",
-    "localqueues": "LocalQueue",
-    "workloadpriorityclasses": "WorkloadPriorityClass",
-    "priorityclasses": "PriorityClass",
-    "limitranges": "LimitRange",
-    "runtimeclasses": "RuntimeClass",
-    "trainingruntimes": "TrainingRuntime",
-    "clustertrainingruntimes": "ClusterTrainingRuntime",
-    "workloads": "Workload",
-    "pods": "Pod",
-    "services": "Service",
-    "replicationcontrollers": "ReplicationController",
-    "replicasets": "ReplicaSet",
-    "statefulsets": "StatefulSet",
-    "statefulsets.apps": "StatefulSet",
-    "poddisruptionbudgets": "PodDisruptionBudget",
-    "persistentvolumeclaims": "PersistentVolumeClaim",
-    "persistentvolumes": "PersistentVolume",
-    "storageclasses": "StorageClass",
-    "csinodes": "CSINode",
-    "csidrivers": "CSIDriver",
-    "csistoragecapacities": "CSIStorageCapacity",
-    "volumeattachments": "VolumeAttachment",
-    "resourceclaims": "ResourceClaim",
-    "resourceslices": "ResourceSlice",
-    "deviceclasses": "DeviceClass",
-}
-"""The kind of a watched resource, but for those of jobs."""
 
 
 def kind_of(resource: str) -> str:

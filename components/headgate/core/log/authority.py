@@ -5,6 +5,9 @@ Every type of event has one author, except elections and the quarantine, which e
 of extenders: those that bind pods are the binder's, all others the scheduler's (`overstepped`). The audit
 checks it in every log; in a cell whose commits are signed the fold refuses a commit that violates it, so that the key
 of one process permits the decisions of that process alone.
+
+An author may have been another process in earlier versions. Its terms by the rules of those versions may append such
+events still, so that old logs are read; terms by later rules may not.
 """
 
 from headgate.events import decisions, effects, extenders
@@ -41,8 +44,8 @@ _AUTHOR_OF: dict[type[EventBase], Producer] = {
     effects.SnapshotTaken: Producer.SNAPSHOTTER,
     effects.DivergenceFound: Producer.SNAPSHOTTER,
 }
-_FORMERLY: dict[type[EventBase], Producer] = {decisions.PodPlaced: Producer.BINDER}
-"""The authors of events in logs of earlier versions."""
+_FORMERLY: dict[type[EventBase], tuple[Producer, int]] = {decisions.PodPlaced: (Producer.BINDER, 2)}
+"""The authors of events in logs of earlier versions, and by which of their rules they have ceased to append them."""
 _OF_EACH = frozenset({effects.LeaderElected, effects.ObjectQuarantined, effects.ObjectReleased})
 
 
@@ -58,14 +61,22 @@ def author_of(event: type[EventBase]) -> Producer | None:
     return _AUTHORS[event]
 
 
-def overstepped(producer: Producer, event: EventBase) -> Producer | None:
-    """The only process that may append an event, when that is another one; None when this process may."""
+def overstepped(producer: Producer, event: EventBase, rules: int) -> Producer | None:
+    """The only process that may append an event, when that is another one; None when this may, by these rules."""
     if isinstance(event, extenders.ExtenderAnswered) and event.verb == "bind":
         return None if producer is Producer.BINDER else Producer.BINDER
-    return None if may_append(producer, type(event)) else author_of(type(event))
+    return None if may_append(producer, type(event), rules) else author_of(type(event))
 
 
-def may_append(producer: Producer, event: type[EventBase]) -> bool:
-    """Whether events of a type are for this process to append, in this version or in an earlier one."""
+def may_append(producer: Producer, event: type[EventBase], rules: int) -> bool:
+    """Whether events of a type are for this process to append, in a term by these rules."""
     author = _AUTHORS[event]
-    return author is None or author is producer or _FORMERLY.get(event) is producer
+    if author is None or author is producer:
+        return True
+    former, ceased = _FORMERLY.get(event, (None, 0))
+    return former is producer and rules < ceased
+
+
+def restricting(producer: Producer, rules: int) -> int:
+    """The rules of a term if it may append less by them than by earlier ones, else 0."""
+    return rules if any(former is producer and rules >= ceased for former, ceased in _FORMERLY.values()) else 0

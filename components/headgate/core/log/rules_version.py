@@ -22,7 +22,7 @@ RULES: Final[Mapping[Producer, int]] = MappingProxyType(
         Producer.INFORMER_BRIDGE: 0,
         Producer.QUEUE_MANAGER: 3,
         Producer.SCHEDULER: 4,
-        Producer.BINDER: 1,
+        Producer.BINDER: 2,
         Producer.UNGATER: 0,
         Producer.SNAPSHOTTER: 1,
     }
@@ -38,11 +38,10 @@ FOREIGN_TARGETS_SINCE: Final = 4
 QUEUE_DECISIONS_SINCE: Final = 3
 STATUSES_SINCE: Final = 1
 PLACEMENTS_SINCE: Final = 3
-"""Before, the binder has placed pods, on the first node that they fit on."""
+"""Before, the binder has placed pods, on the first node that they fit on; beside them, until its rules 2."""
 PLACEMENT_PARTS_SINCE: Final = 4
 """Before, decisions on pods did not have how many nodes were looked at, nor verdicts what is written to help."""
 BINDINGS_SINCE: Final = 0
-FIRST_FITS_SINCE: Final = 0
 JOB_RUNS_SINCE: Final = 0
 CREATIONS_SINCE: Final = 0
 REQUESTS_SINCE: Final = 0

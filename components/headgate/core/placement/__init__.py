@@ -14,9 +14,8 @@ profile. Nothing here acts; what was decided is the result.
     extenders      webhooks that take part in an attempt: what they are asked, and what their answers come to
     attempt        pre-filter, filter, score, post-filter: which node, or why none
     preemption     which pods would have to go; queue: who is tried when
-    node_info      the first fit that the binder uses for pods of `headgate`
 
 Owns: what is free on each node, what plugins say of a pod and a node, and the choice.
-Called by: the binder, for pods whose scheduler is `headgate`; verification; `headgate plan --scenarios`.
-May import: workload, state, config, kubernetes, events.
+Called by: the scheduler; the binder, for what it writes; verification; `headgate place`, `explain`, `plan --scenarios`.
+May import: workload, api, state, config, kubernetes, events.
 """

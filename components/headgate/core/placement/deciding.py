@@ -10,12 +10,12 @@ Only what changes is an event. A pod that was tried before with the same result 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, assert_never
+from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-from headgate.core.kubernetes.merge_patch import merge_patched
+from headgate.core.kubernetes.merge_patch import is_applied, merge_patched, removals
 from headgate.core.kubernetes.pod_manifests import SCHEDULER_ERROR, shown_node
 from headgate.core.placement.attempt import PlacementAttempt, attempt
 from headgate.core.placement.configuration.profiles import Profiles, Registry, read_profiles
@@ -317,7 +317,9 @@ class PlacementDecider:
         manifest = self.view.manifest_of(kind, write.name) if kind is not None else None
         if kind is None or manifest is None:
             return False
-        return _contains(kind.reduced(manifest), kind.reduced(merge_patched(manifest, write.patch)))
+        # What placement does not read of the patch is not in the log.
+        wanted = kind.reduced(merge_patched(manifest, write.patch))
+        return is_applied(kind.reduced(manifest), wanted) and is_applied(manifest, removals(write.patch))
 
     # --- what is supposed ------------------------------------------------------------------------------------------
 
@@ -363,14 +365,3 @@ def _late(record: PlacementRecord) -> PodRefused:
         return PodRefused(UNSCHEDULABLE, f"rejected due to timeout after waiting {record.waits_ms / 1000:g}s at Permit")
     message = f'running PreBind plugin "{VOLUME_BINDING}": binding volumes: context deadline exceeded'
     return PodRefused(SCHEDULER_ERROR, message)
-
-
-def _contains(found: Any, wanted: Any) -> bool:
-    """Whether a value has all of another one: the fields of objects and, in any order, the elements of lists."""
-    if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(
-            name in found and _contains(found[name], value) for name, value in wanted.items()
-        )
-    if isinstance(wanted, list | tuple):
-        return isinstance(found, list | tuple) and all(any(_contains(each, one) for each in found) for one in wanted)
-    return bool(found == wanted)

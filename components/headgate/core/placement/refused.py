@@ -26,15 +26,20 @@ class PodRefused(msgspec.Struct, frozen=True):
     writes: tuple[ObjectPatch, ...] = ()
 
 
-def refused_of(made: PlacementAttempt) -> PodRefused:
-    """What an attempt without a node says."""
-    refusals = (
+def refusals_of(made: PlacementAttempt) -> tuple[PluginRefusal, ...]:
+    """How many nodes each plugin has refused in an attempt, for which reason."""
+    return tuple(
         PluginRefusal(plugin=plugin, reason=reason, nodes=nodes)
         for (plugin, reason), nodes in sorted(made.refusals.items())
     )
+
+
+def refused_of(made: PlacementAttempt) -> PodRefused:
+    """What an attempt without a node says."""
+    refusals = refusals_of(made)
     pending = (status.plugin for status, _ in made.verdicts.counts() if status.code == Code.PENDING)
     writes = patches(made.post_filtered.writes) if made.post_filtered is not None else ()
-    return PodRefused(made.reason, made.message, tuple(refusals), made.rejectors, tuple(dict.fromkeys(pending)), writes)
+    return PodRefused(made.reason, made.message, refusals, made.rejectors, tuple(dict.fromkeys(pending)), writes)
 
 
 def patches(writes: Iterable[ObjectWrite]) -> tuple[ObjectPatch, ...]:

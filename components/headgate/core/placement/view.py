@@ -23,7 +23,7 @@ from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.objects.kinds import KINDS, NODES, OTHERS, PODS, PlacementKind
 from headgate.core.placement.objects.metadata import read
 from headgate.core.placement.objects.nodes import NodeObject
-from headgate.core.placement.objects.pods import PodConditionObject, PodObject
+from headgate.core.placement.objects.pods import DISRUPTION_TARGET, PREEMPTED, PodConditionObject, PodObject
 from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.requests import problem_of
 from headgate.core.state.manifests import NOT_READABLE, decoded, object_of, raw_object
@@ -45,7 +45,7 @@ OfPlacement = (
 )
 """What is decided and done about pods."""
 
-_DOOMED: Final = PodConditionObject(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+_DOOMED: Final = PodConditionObject(type=DISRUPTION_TARGET, status="True", reason=PREEMPTED)
 _SOON: Final = "1970-01-01T00:00:00Z"
 """Stands for the deletion timestamp of a pod whose deletion is decided: only whether there is one is read."""
 

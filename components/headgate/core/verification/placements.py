@@ -8,7 +8,7 @@ decided again after those before it, and node, message, refusals, nomination and
 about placed pods that waited (prepared, withdrawn, let go) is decided again with the time of the commit. Extenders are
 not asked: their answers are in the state that a decision names.
 
-Without a KubeSchedulerConfiguration the binder places pods; see `first_fits`. With one it places none.
+The nodes that the binder chose in former versions are not decided again; its bindings have to be to them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,8 +56,6 @@ class PlacementCheck:
         self._knows = {Producer.SCHEDULER: False, Producer.BINDER: False}
         self._has_parts = False
         """Whether the decisions of this term have all their parts (`PLACEMENT_PARTS_SINCE`)."""
-        self._configured_at: Seq | None = None
-        """Since when the scheduler places pods, and nobody else does; None while it does not."""
         self._due: dict[Seq, tuple[UnixMs, list[PlacementEvent]]] = {}
         self._made: dict[Seq, list[PlacementEvent | None] | None] = {}
         """What was decided again, at which position; None where the configuration cannot be read here."""
@@ -81,10 +79,6 @@ class PlacementCheck:
                 self._knows[producer] = decides_alike(producer, election.rules, since)
                 if producer is Producer.SCHEDULER:
                     self._has_parts = election.rules >= PLACEMENT_PARTS_SINCE
-        if not state.scheduler_configuration:
-            self._configured_at = None
-        elif self._configured_at is None:
-            self._configured_at = state.position
         self._follow(state, logged.commit.events)
         due = self._due.pop(state.position, None)
         if due is not None and self._knows[Producer.SCHEDULER]:
@@ -122,15 +116,13 @@ class PlacementCheck:
             return
         if producer is Producer.SCHEDULER:
             yield from self._compare_placements(logged)
-        passed_over, decided_at = False, logged.commit.decided_at
+        passed_over = False
         for index, event in enumerate(logged.commit.events):
             at = Position(logged.seq, index)
             match event:
                 case decisions.PodPlaced():
                     self._chosen[event.uid] = event.node
-                    is_of_scheduler = self._configured_at is not None and decided_at >= self._configured_at
-                    if producer is Producer.BINDER and is_of_scheduler:
-                        yield _difference(f"the node of pod {event.pod}", at, event, "")
+                    passed_over = passed_over or producer is Producer.BINDER
                 case decisions.PodWithdrawn():
                     self._chosen.pop(event.uid, None)
                 case effects.PodBound() | effects.PodBindRejected():

@@ -231,11 +231,14 @@ class Replay:
             self._rules = election.rules
         elif logged.commit.producer is Producer.SCHEDULER:
             yield from self._compare_cycle(logged)
+        producer = logged.commit.producer
+        term = self._terms.get(producer) or self.state.producers.get(producer)
+        rules = term.rules if term is not None else 0
         for index, event in enumerate(logged.commit.events):
-            author = overstepped(logged.commit.producer, event)
+            author = overstepped(producer, event, rules)
             if author is not None:
                 yield ReplayDifference(
-                    what=f"what the {logged.commit.producer.value} says for the {author.value}",
+                    what=f"what the {producer.value} says for the {author.value}",
                     position=Position(logged.seq, index),
                     recorded=encode_event(event).decode(),
                     replayed=f"an event of the {author.value}",

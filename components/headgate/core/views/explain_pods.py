@@ -4,7 +4,7 @@ The sentences about pods in histories: of a workload (`explain_jobs`), and of a 
 `PodNotes` adds the line of an event. Which pods a history is about is the caller's decision.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from headgate.core.views.timeline import EventPlace, Mark, Notes
@@ -138,11 +138,16 @@ def describe_answer(answer: ExtenderAnswer) -> str:
             return f"it failed: {answer.error}"
 
 
+def most_first(refusals: Iterable[PluginRefusal]) -> tuple[PluginRefusal, ...]:
+    """Refusals in the order in which they are told: most nodes first."""
+    return tuple(sorted(refusals, key=lambda each: (-each.nodes, each.plugin, each.reason)))
+
+
 def describe_refusals(refusals: Sequence[PluginRefusal]) -> str:
     """Who refused how many nodes and why, as the end of a sentence: most nodes first."""
     said = (
         f"{each.plugin or EXTENDER} refuses {_nodes(each.nodes) if each.nodes else 'the pod'} ({each.reason})"
-        for each in sorted(refusals, key=lambda each: (-each.nodes, each.plugin, each.reason))
+        for each in most_first(refusals)
     )
     whole = ", ".join(said)
     return f": {whole}" if whole else ""

@@ -9,13 +9,16 @@ scheduler on the same view of the state (`core.placement.deciding`), so it is wh
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from headgate.core.placement.attempt import PlacementAttempt
 from headgate.core.placement.deciding import PlacementDecider
 from headgate.core.placement.extenders.calls import SCALE
 from headgate.core.placement.extenders.requests import binders
 from headgate.core.placement.pods import PodInfo
-from headgate.core.views.explain_pods import describe_answer
+from headgate.core.placement.refused import refusals_of
+from headgate.core.views.explain_pods import describe_answer, most_first
+from headgate.events.decisions import PluginRefusal
 from headgate.events.extenders import EXTENDER
 
 BEST_MAX: Final = 10
@@ -23,14 +26,6 @@ BEST_MAX: Final = 10
 
 NOT_CONSULTED: Final = "ExtendersNotConsulted"
 """The reason of an answer about a pod whose attempt lacks answers of extenders: nobody is asked for a view."""
-
-
-class RefusedNodes(msgspec.Struct, frozen=True, kw_only=True):
-    """So many nodes that a plugin refused for a reason. 0 nodes: the pod was refused before any node was looked at."""
-
-    plugin: str
-    reason: str
-    nodes: int
 
 
 class NodePluginScore(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +81,7 @@ class PlacementAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     node: str = ""
     reason: str = ""
     message: str = ""
-    refused: tuple[RefusedNodes, ...] = ()
+    refused: tuple[PluginRefusal, ...] = ()
     best: tuple[ScoredNode, ...] = ()
     nominated: str = ""
     victims: tuple[VictimAnswer, ...] = ()
@@ -108,7 +103,7 @@ def answer(decider: PlacementDecider, pod: PodInfo, scan_start: int = 0) -> Plac
             nodes=len(cluster.columns.rows),
             reason="SchedulingGated",
             message=gate.message,
-            refused=tuple(RefusedNodes(plugin=gate.plugin, reason=each, nodes=0) for each in gate.reasons),
+            refused=tuple(PluginRefusal(plugin=gate.plugin, reason=each) for each in gate.reasons),
         )
     made = decider.attempted(pod, scan_start)
     helped = made.post_filtered
@@ -149,12 +144,9 @@ def _missing(made: PlacementAttempt) -> str:
     return f"it depends on extenders whose answers the log does not have here: {whose}"
 
 
-def _refused(made: PlacementAttempt) -> tuple[RefusedNodes, ...]:
-    """By plugin and reason, most nodes first."""
-    return tuple(
-        RefusedNodes(plugin=plugin or EXTENDER, reason=reason, nodes=nodes)
-        for (plugin, reason), nodes in sorted(made.refusals.items(), key=lambda each: (-each[1], each[0]))
-    )
+def _refused(made: PlacementAttempt) -> tuple[PluginRefusal, ...]:
+    """By plugin and reason, most nodes first. What no plugin has refused, an extender has."""
+    return tuple(replace(each, plugin=each.plugin or EXTENDER) for each in most_first(refusals_of(made)))
 
 
 def _best(decider: PlacementDecider, made: PlacementAttempt) -> tuple[ScoredNode, ...]:

@@ -1,10 +1,9 @@
 """
 The binder's machine: writes decisions to the API server.
 
-It has ten tasks, each in its own module: Workload statuses (`workload_statuses`), `spec.active: false` for workloads
+It has nine tasks, each in its own module: Workload statuses (`workload_statuses`), `spec.active: false` for workloads
 that were evicted permanently (`deactivations`), the statuses of ClusterQueues and LocalQueues (`queue_statuses`),
-finalizers (`finalizers`), deletion after the retention period (`retention`), nodes for the pods that Headgate schedules
-itself where the scheduler does not place them (`pod_placement`), what the scheduler has decided about pods
+finalizers (`finalizers`), deletion after the retention period (`retention`), what the scheduler has decided about pods
 (`pod_decisions`), ProvisioningRequests (`provisioning`), the admission checks for these (`check_statuses`), and
 Kubernetes Events (`events`). In addition, `set_aside` reports objects in quarantine. This module passes stimuli to them
 and collects their results into one commit.
@@ -41,7 +40,6 @@ from headgate.machines.binder.deactivations import Deactivations
 from headgate.machines.binder.events import EventDetail, Events
 from headgate.machines.binder.finalizers import Finalizers
 from headgate.machines.binder.pod_decisions import PodDecisions
-from headgate.machines.binder.pod_placement import PodPlacement
 from headgate.machines.binder.provisioning import Provisioning
 from headgate.machines.binder.queue_statuses import QueueStatuses
 from headgate.machines.binder.retention import Retention
@@ -64,7 +62,6 @@ class Binder:
         self._deactivations = Deactivations(state)
         self._queues = QueueStatuses(state, load)
         self._retention = Retention(state)
-        self._pods = PodPlacement(state)
         self._decisions = PodDecisions(state, load)
         self._provisioning = Provisioning(state)
         self._checks = CheckStatuses(state)
@@ -79,7 +76,6 @@ class Binder:
             self._queues.on_event,
             self._finalizers.on_event,
             self._retention.on_event,
-            self._pods.on_event,
             self._decisions.on_configuration,
             self._decisions.on_object,
             self._decisions.on_event,
@@ -113,7 +109,6 @@ class Binder:
                 self._retention.on_completed(stimulus)
                 self.events.on_completed(stimulus)
                 self._set_aside.on_completed(stimulus)
-                self._pods.on_completed(stimulus, self._effects)
                 self._decisions.on_completed(stimulus, self._effects)
                 self._provisioning.on_completed(stimulus, self._effects)
                 self._checks.on_completed(stimulus)
@@ -136,7 +131,6 @@ class Binder:
             self._retention.settle(now_ms, calls),
             self._provisioning.settle(now_ms, calls),
             self._checks.settle(now_ms, calls),
-            self._pods.settle(now_ms, EVENTS_MAX - len(events), events, calls),
             placed_at,
             self._tell(now_ms, calls),
         )

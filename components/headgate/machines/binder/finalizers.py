@@ -24,7 +24,7 @@ import msgspec
 from headgate.core.api.names import FINALIZER
 from headgate.core.config import feature_gates
 from headgate.core.engine.work_queue import WorkQueue
-from headgate.core.fold.quarantine import is_aside, is_charged
+from headgate.core.fold.quarantine import is_aside, is_charged, kind_of
 from headgate.core.machine.api_results import INVALID, NOT_FOUND, is_success
 from headgate.core.machine.contract import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Call, Command, Completed
 from headgate.core.state.attribution import about
@@ -256,8 +256,8 @@ class Finalizers:
         if not self._state.synced:
             return None
         for which in self._queue.ready(now_ms):
-            if not is_aside(self._state, _KIND_OF[which.resource], which.key, Producer.BINDER):
-                with about(_KIND_OF[which.resource], which.key):
+            if not is_aside(self._state, kind_of(which.resource), which.key, Producer.BINDER):
+                with about(kind_of(which.resource), which.key):
                     self._look_at(which, calls)
         return self._queue.next_at(now_ms)
 
@@ -325,15 +325,11 @@ class Finalizers:
         self._next_calls.append(_removal(completed.call_id, call.object, call.uid, list(metadata.finalizers)))
 
 
-_KINDS: Final = {"clusterqueues": "ClusterQueue", "resourceflavors": "ResourceFlavor", "topologies": "Topology"}
-_KIND_OF: Final = {"workloads": "Workload", **_KINDS}
-
-
 def _setting(call_id: str, which: Object, uid: str) -> Call:
     """The server-side apply that adds the finalizer to the existing finalizers."""
     body = {
         "apiVersion": API_VERSION,
-        "kind": _KINDS[which.resource],
+        "kind": kind_of(which.resource),
         "metadata": {"name": which.key, "uid": uid, "finalizers": [FINALIZER]},
     }
     return Call(

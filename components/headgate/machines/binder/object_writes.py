@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.core.kubernetes.merge_patch import is_applied
 from headgate.core.machine.api_results import CONFLICT, INVALID, Refusal, is_success, refusal
 from headgate.core.machine.contract import STRATEGIC_PATCH, Call, Completed
 from headgate.core.placement.objects.kinds import KINDS, PlacementKind
@@ -53,7 +54,9 @@ class ObjectWriting:
         assert self._kind is not None, f"a {self.write.kind} cannot be written"
         if self.is_done:
             return False
-        return bool(self._patches) or not has(object_of(state, self._kind.plural, self.write.name), self.write.patch)
+        return bool(self._patches) or not is_applied(
+            object_of(state, self._kind.plural, self.write.name), self.write.patch
+        )
 
     def call(self, call_id: str) -> Call:
         """The next call: the object is read, or patched."""
@@ -87,7 +90,7 @@ class ObjectWriting:
         assert kind is not None, f"a {self.write.kind} cannot be written"
         if self._patches:
             del self._patches[0]
-        elif not has(live, self.write.patch):
+        elif not is_applied(live, self.write.patch):
             try:
                 shown, known = kind.shown(completed.body), raw_object(state, kind.plural, self.write.name)
             except msgspec.MsgspecError as error:
@@ -98,27 +101,6 @@ class ObjectWriting:
         self._version = live["metadata"]["resourceVersion"]
         self.is_done = not self._patches
         return None
-
-
-def has(live: Any, patch: Mapping[str, Any]) -> bool:
-    """Whether applying a patch to an object would change nothing; items of its lists are added to those there."""
-    if not isinstance(live, dict):
-        return False
-    for name, value in patch.items():
-        if value is None:
-            if name in live:
-                return False
-        elif not _has_value(live.get(name), value):
-            return False
-    return True
-
-
-def _has_value(live: Any, value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return has(live, value)
-    if isinstance(value, list | tuple) and isinstance(live, list):
-        return all(any(_has_value(each, item) for each in live) for item in value)
-    return bool(live == value)
 
 
 def _parts(patch: Mapping[str, Any]) -> Iterator[tuple[str, Json]]:

@@ -77,7 +77,7 @@ class PodBindings:
         placed = called if isinstance(called, Placed) else called.placed
         self._queue.done(placed.pod)
         if isinstance(called, Placed):
-            effect: Event | None = effect_of(called, completed)
+            effect: Event | None = _effect_of(called, completed)
         else:
             said = called.answered(completed)
             out.append(said)
@@ -112,14 +112,13 @@ class PodBindings:
         if extender is not None and self._is_written_to(placed.pod):
             # Calls to an extender have no place in the order of those to the API server: `add` follows.
             return
-        call = binding_of(placed) if extender is None else extender.command(_id_of(placed))
+        call = _binding_of(placed) if extender is None else extender.command(_id_of(placed))
         self._queue.begin(placed.pod)
         self._calls[call.id] = placed if extender is None else extender
         calls.append(call)
 
 
-def effect_of(placed: Placed, completed: Completed) -> Event:
-    """The effect of a binding that has ended."""
+def _effect_of(placed: Placed, completed: Completed) -> Event:
     why = refusal(completed)
     if is_success(completed) or _is_echo(why, placed.node):
         return effects.PodBound(pod=placed.pod, uid=placed.uid, node=placed.node)
@@ -131,8 +130,7 @@ def _is_echo(why: Refusal, node: str) -> bool:
     return why.code == CONFLICT and is_assigned(why.message, node)
 
 
-def binding_of(placed: Placed) -> Call:
-    """The call that binds a pod."""
+def _binding_of(placed: Placed) -> Call:
     namespace, name = split_key(placed.pod)
     body = {
         "apiVersion": "v1",

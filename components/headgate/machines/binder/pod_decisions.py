@@ -1,5 +1,5 @@
 """
-The binder's fourth task: what the scheduler has decided about pods is carried out.
+What the scheduler has decided about pods is carried out.
 
 Its parts are the writes that come before a binding (`pod_writes`), bindings (`pod_bindings`), the status of pods that
 are not placed (`pod_conditions`), and the pods that have to go for others (`pod_victims`). Each compares the record of

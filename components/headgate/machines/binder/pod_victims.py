@@ -20,6 +20,7 @@ from headgate.core.kubernetes.pod_manifests import ShownPod
 from headgate.core.kubernetes.pod_paths import pod_path
 from headgate.core.machine.api_results import NOT_FOUND, Refusal, is_about_another, is_success, refusal
 from headgate.core.machine.contract import STRATEGIC_PATCH, Call, Command, Completed, deletion_of
+from headgate.core.placement.objects.pods import DISRUPTION_TARGET, PREEMPTED
 from headgate.core.state.attribution import about
 from headgate.core.state.manifests import PODS, object_of, pod_of
 from headgate.core.state.tables import PlacementRecord, State
@@ -30,9 +31,6 @@ from headgate.machines.binder.pod_conditions import updated_condition
 
 VICTIMS_MAX: Final = 64
 """The maximum number of concurrent calls about victims."""
-
-_TARGET: Final = "DisruptionTarget"
-_REASON: Final = "PreemptionByScheduler"
 
 Json = dict[str, Any]
 
@@ -149,7 +147,7 @@ def is_victim(record: PlacementRecord) -> bool:
 
 def _condition(pod: Json, preemptor: ShownPod, at_ms: UnixMs) -> Json | None:
     message = f"{preemptor.scheduler}: preempting to accommodate a higher priority pod"
-    condition = {"type": _TARGET, "status": "True", "reason": _REASON, "message": message}
+    condition = {"type": DISRUPTION_TARGET, "status": "True", "reason": PREEMPTED, "message": message}
     return updated_condition(pod, condition, at_ms)
 
 

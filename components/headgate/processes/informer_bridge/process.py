@@ -135,8 +135,8 @@ def report(warned: Warned, machine: Machine) -> None:
         happens = (
             "stays pending: no profile of the KubeSchedulerConfiguration in effect has that name. Add"
             if machine.state.scheduler_configuration
-            else "is bound to the first node that has room: no KubeSchedulerConfiguration is in effect. To have it "
-            "placed as by a kube-scheduler, start the informer bridge with --kube-scheduler-config FILE, with"
+            else "stays pending: Headgate places no pods without a KubeSchedulerConfiguration. Give the informer "
+            "bridge one (--kube-scheduler-config FILE, or placement.configuration in its settings), with"
         )
         _LOG.warning(
             "the pod %s names the scheduler %s and %s `profiles: [{schedulerName: %s}]`",

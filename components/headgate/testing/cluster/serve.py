@@ -5,7 +5,8 @@ The simulated cluster as a process of its own: `python -m headgate.testing.clust
 stopped. Its address is in a line on standard output, in a kubeconfig for kubectl and the processes, and in an address
 file for callers that wait for its start. It defaults and refuses objects by Kueue's rules, as with the webhook server.
 With --data DIR it keeps its objects in DIR/cluster and continues from them when it is started again, even if it was
-killed; without, they are lost when it ends.
+killed; without, they are lost when it ends. With --default-scheduler it places pods itself, first fit, as far as they
+name the default scheduler; without, that is Headgate's to do.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import anyio
+import msgspec
 
 from headgate.core.admission.settings import settings_of
 from headgate.processes.runtime.configuration_files import KUEUES_DOCUMENT, load_document
@@ -48,6 +50,7 @@ def main(args: list[str] | None = None) -> int:
     parser.add_argument("--address-file", type=Path, help="write the URL here once it is served")
     parser.add_argument("--public-url", help="the URL to write, where clients know the server by another name")
     parser.add_argument("--configuration", type=Path, help="Kueue's Configuration, for its defaults and refusals")
+    parser.add_argument("--default-scheduler", action="store_true", help="place the pods of the default scheduler")
     given = parser.parse_args(args)
     try:
         anyio.run(_serve, given, backend_options={"use_uvloop": True})
@@ -78,7 +81,8 @@ async def _serve(given: argparse.Namespace) -> None:
             kept.callback(journal.close)
         file = given.configuration
         admission = settings_of(load_document(file).document if file is not None else KUEUES_DOCUMENT)
-        cluster = Cluster(wall_clock_ms, journal=journal, controllers=CONTROLLERS, admission=admission)
+        controllers = msgspec.structs.replace(CONTROLLERS, default_scheduler=given.default_scheduler)
+        cluster = Cluster(wall_clock_ms, journal=journal, controllers=controllers, admission=admission)
         async with serve(cluster, host=given.host, port=given.port) as bound:
             url = given.public_url or bound
             if given.kubeconfig is not None:

@@ -2,7 +2,8 @@
 `make demo-kube`: the demo on a real control plane.
 
 The same teams, queues and jobs as in `headgate demo`, with the real API server, the real Job controller and kubectl in
-place of the simulated cluster. The state of the API server at the end is checked, as well as the log.
+place of the simulated cluster. There is no kube-scheduler: Headgate places the pods. The state of the API server at the
+end is checked, as well as the log.
 """
 
 import shutil
@@ -20,7 +21,7 @@ from headgate.cli import cell
 from headgate.cli.demo import make_room, show
 from headgate.cli.demo_objects import TEAMS
 from headgate.cli.output import console, say
-from headgate.cli.supervisor import Supervisor, UpOptions, until_signal
+from headgate.cli.supervisor import Supervisor, UpOptions, place_all, until_signal
 from headgate.cli.up import greet
 from headgate.testing.control_plane.assets import Assets
 from headgate.testing.control_plane.flags import Options
@@ -51,7 +52,10 @@ async def demo(assets: Assets, jobs: int, seed: int, *, keep: bool) -> bool:
         )
         since = time.monotonic()
         await _install(plane)
-        async with Supervisor(UpOptions(data=directory, cell=NAME, kubeconfig=str(plane.kubeconfig)), say) as running:
+        options = UpOptions(
+            data=directory, cell=NAME, kubeconfig=str(plane.kubeconfig), placement=place_all(plane.folder)
+        )
+        async with Supervisor(options, say) as running:
             await running.wait_ready()
             out.print(
                 f"Kueue's kinds are installed, broker and six processes are up after {time.monotonic() - since:.1f} s "

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from headgate.core.api.names import SCHEDULER_NAME
 from headgate.testing.cluster import BY_KIND
 from headgate.testing.fuzz.values import (
     ABSENT,
@@ -153,8 +154,8 @@ class Fitting:
             requests["memory"] = rng.choice(("64Mi", "1Gi"))
         resources = {"resources": {"requests": requests}} if requests or rng.random() < 0.5 else {}
         spec: Manifest = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", **resources}]}
-        if rng.random() < 0.8:
-            spec["schedulerName"] = "headgate"
+        if rng.random() >= 0.8:
+            spec["schedulerName"] = SCHEDULER_NAME
         if rng.random() < 0.05:
             spec["runtimeClassName"] = rng.choice(RUNTIMES)
         if rng.random() < 0.1:

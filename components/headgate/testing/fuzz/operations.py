@@ -119,7 +119,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     All of one run.
 
     `owners`: what the controllers of workloads of other owners do when those are evicted: "release" them, as
-    they should, "finish" or "delete" them, or "ignore" it.
+    they should, "finish" or "delete" them, or "ignore" it. `placing`: whether Headgate places the pods that name it.
     """
 
     seed: int
@@ -128,6 +128,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules = Rules()
     configuration: Configuration = Configuration()
     owners: str = "release"
+    placing: bool = False
 
 
 def script_of(seed: int) -> Script:
@@ -146,6 +147,7 @@ def script_of(seed: int) -> Script:
         rules=Rules(commits=rng.choice((7, 40, 20_000)), idle_ms=rng.choice((500, 15_000))),
         configuration=_configuration(rng),
         owners=rng.choice(("release", "release", "finish", "delete", "ignore")),
+        placing=seed % 4 == 0,
     )
 
 

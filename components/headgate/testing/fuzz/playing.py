@@ -29,7 +29,7 @@ from headgate.testing.cluster import BY_PLURAL
 from headgate.testing.cluster.times import rfc3339
 from headgate.testing.fuzz.contests import Contests
 from headgate.testing.fuzz.operations import START_MS, STOP, Operation, Script, path_of
-from headgate.testing.world.world import MACHINES, World
+from headgate.testing.world.world import MACHINES, SCHEDULER_CONFIGURATION, World
 
 ROUND_MS: Final = 5
 """What a round takes, so that what goes on for ever (two workloads that preempt each other) meets its end in time."""
@@ -113,7 +113,9 @@ class Playing:
         machines: dict[Producer, Callable[[State], Machine]] = {
             **MACHINES,
             Producer.INFORMER_BRIDGE: partial(
-                InformerBridge, configuration=ConfigurationObserved(configuration=script.configuration)
+                InformerBridge,
+                configuration=ConfigurationObserved(configuration=script.configuration),
+                placing=SCHEDULER_CONFIGURATION if script.placing else None,
             ),
             Producer.SNAPSHOTTER: partial(Snapshotter, rules=script.rules),
         }

@@ -276,7 +276,6 @@ def job_of(task: TraceTask, sizes: Sizes) -> Manifest:
     if task.pod_phase == "Failed":
         annotations["headgate.dev/exit-code"] = "1"
     spec: Manifest = {
-        "schedulerName": "headgate",
         "restartPolicy": "Never",
         "containers": [
             {"name": "task", "image": "trace", "resources": {"requests": requests, "limits": dict(requests)}}

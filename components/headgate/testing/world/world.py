@@ -84,7 +84,7 @@ from headgate.machines.snapshotter.decide import VERIFY, Snapshotter, SnapshotVe
 from headgate.machines.ungater.decide import Ungater
 from headgate.processes.snapshots import store
 from headgate.processes.snapshots.store import SnapshotMeta
-from headgate.testing.cluster import BY_PLURAL, Cluster, Watch
+from headgate.testing.cluster import BY_PLURAL, Cluster, ControllerOptions, Watch
 from headgate.testing.world.containment import ContainedFold
 
 SCHEDULER_CONFIGURATION: Final[Mapping[str, Any]] = {
@@ -92,7 +92,7 @@ SCHEDULER_CONFIGURATION: Final[Mapping[str, Any]] = {
     "kind": "KubeSchedulerConfiguration",
     "profiles": [{"schedulerName": SCHEDULER_NAME}],
 }
-"""The default profile, under the name that pods of Headgate's jobs have in simulated worlds."""
+"""The default profile, under the name of the pods that Headgate places beside the scheduler of the cluster."""
 
 MACHINES: Mapping[Producer, Callable[[State], Machine]] = {
     Producer.INFORMER_BRIDGE: InformerBridge,
@@ -107,6 +107,9 @@ MACHINES_PLACING: Mapping[Producer, Callable[[State], Machine]] = {
     Producer.INFORMER_BRIDGE: partial(InformerBridge, placing=SCHEDULER_CONFIGURATION),
 }
 """The same with placement by SCHEDULER_CONFIGURATION."""
+
+CONTROLLERS: Final = ControllerOptions(default_scheduler=True)
+"""As most clusters, a simulated one has a scheduler of its own, for pods that name no other."""
 
 EPOCHS_SPARE = 1_000
 """How far epochs are raised by a restore (`headgate.processes.recovery.restore`)."""
@@ -232,7 +235,8 @@ class World:
 
     The bridge founds the cell, and the others wait for that. Without a bridge among the `machines` none waits.
 
-    With MACHINES_PLACING the scheduler places pods; with MACHINES the binder places those of Headgate.
+    The cluster places pods of the default scheduler itself. With MACHINES_PLACING Headgate places those that name it,
+    with MACHINES nobody does.
 
     A defect ends the run with its exception, so that it is found. With `contain` it costs one object, as in production:
     the object is set aside, and new machines are made.
@@ -258,7 +262,7 @@ class World:
         self.faults = faults
         self.clock = VirtualClock(start_ms)
         self.cell = cell
-        self.cluster = Cluster(self.clock, seed=f"world-{seed}", history_max=HISTORY_MAX)
+        self.cluster = Cluster(self.clock, seed=f"world-{seed}", history_max=HISTORY_MAX, controllers=CONTROLLERS)
         self.state = fold.new_state(cell)
         self.log: list[LoggedCommit] = []
         self.blobs: dict[Seq, bytes] = {}

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.core.api.watched_kinds import KIND_OF
 from headgate.core.placement.objects.devices import DeviceClass, ResourceClaim, ResourceSlice, supposed_claim
 from headgate.core.placement.objects.metadata import read
 from headgate.core.placement.objects.nodes import NodeObject
@@ -46,7 +47,6 @@ class PlacementKind(msgspec.Struct, frozen=True):
     """
 
     plural: str
-    kind: str
     type: type
     group: str = ""
     namespaced: bool = True
@@ -59,6 +59,11 @@ class PlacementKind(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """Its name among the watched resources."""
         return self.alias or self.plural
+
+    @property
+    def kind(self) -> str:
+        """The kind of its objects."""
+        return KIND_OF[self.name]
 
     def reduced(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """
@@ -109,26 +114,24 @@ def _without_nulls(value: Any) -> Any:
 KINDS: Final[Mapping[str, PlacementKind]] = {
     each.plural: each
     for each in (
-        PlacementKind("namespaces", "Namespace", Namespace, namespaced=False),
-        PlacementKind("nodes", "Node", NodeObject, namespaced=False),
-        PlacementKind("services", "Service", Service),
-        PlacementKind("replicationcontrollers", "ReplicationController", ReplicationController),
-        PlacementKind("replicasets", "ReplicaSet", ReplicaSet, "apps"),
-        PlacementKind("statefulsets", "StatefulSet", StatefulSetObject, "apps", alias="statefulsets.apps"),
-        PlacementKind("poddisruptionbudgets", "PodDisruptionBudget", PodDisruptionBudget, "policy"),
-        PlacementKind("persistentvolumeclaims", "PersistentVolumeClaim", PersistentVolumeClaim),
-        PlacementKind("persistentvolumes", "PersistentVolume", PersistentVolume, namespaced=False),
-        PlacementKind("storageclasses", "StorageClass", StorageClass, STORAGE, namespaced=False),
-        PlacementKind("csinodes", "CSINode", CsiNode, STORAGE, namespaced=False),
-        PlacementKind("csidrivers", "CSIDriver", CsiDriver, STORAGE, namespaced=False),
-        PlacementKind("csistoragecapacities", "CSIStorageCapacity", CsiStorageCapacity, STORAGE),
-        PlacementKind("volumeattachments", "VolumeAttachment", VolumeAttachment, STORAGE, namespaced=False),
-        PlacementKind("deviceclasses", "DeviceClass", DeviceClass, DEVICES, namespaced=False, optional=True),
-        PlacementKind("resourceslices", "ResourceSlice", ResourceSlice, DEVICES, namespaced=False, optional=True),
-        PlacementKind(
-            "resourceclaims", "ResourceClaim", ResourceClaim, DEVICES, optional=True, supposed=supposed_claim
-        ),
-        PlacementKind("pods", "Pod", PodObject),
+        PlacementKind("namespaces", Namespace, namespaced=False),
+        PlacementKind("nodes", NodeObject, namespaced=False),
+        PlacementKind("services", Service),
+        PlacementKind("replicationcontrollers", ReplicationController),
+        PlacementKind("replicasets", ReplicaSet, "apps"),
+        PlacementKind("statefulsets", StatefulSetObject, "apps", alias="statefulsets.apps"),
+        PlacementKind("poddisruptionbudgets", PodDisruptionBudget, "policy"),
+        PlacementKind("persistentvolumeclaims", PersistentVolumeClaim),
+        PlacementKind("persistentvolumes", PersistentVolume, namespaced=False),
+        PlacementKind("storageclasses", StorageClass, STORAGE, namespaced=False),
+        PlacementKind("csinodes", CsiNode, STORAGE, namespaced=False),
+        PlacementKind("csidrivers", CsiDriver, STORAGE, namespaced=False),
+        PlacementKind("csistoragecapacities", CsiStorageCapacity, STORAGE),
+        PlacementKind("volumeattachments", VolumeAttachment, STORAGE, namespaced=False),
+        PlacementKind("deviceclasses", DeviceClass, DEVICES, namespaced=False, optional=True),
+        PlacementKind("resourceslices", ResourceSlice, DEVICES, namespaced=False, optional=True),
+        PlacementKind("resourceclaims", ResourceClaim, DEVICES, optional=True, supposed=supposed_claim),
+        PlacementKind("pods", PodObject),
     )
 }
 """All of them; pods come last, after what they refer to."""

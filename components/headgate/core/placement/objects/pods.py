@@ -243,8 +243,12 @@ class PodObject(ApiBranch, frozen=True):
 ENDED: Final = ("Succeeded", "Failed")
 """The phases of a pod that takes up nothing any more."""
 
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+PREEMPTED: Final = "PreemptionByScheduler"
+"""The condition of a pod that has to go, and its reason where that is for another pod."""
+
 RESIZE_PENDING: Final = "PodResizePending"
-CONDITIONS: Final = ("PodScheduled", "DisruptionTarget", RESIZE_PENDING)
+CONDITIONS: Final = ("PodScheduled", DISRUPTION_TARGET, RESIZE_PENDING)
 """The conditions that are read here, or written and compared."""
 
 

@@ -20,6 +20,7 @@ from headgate.core.placement.framework.events import EventHint
 from headgate.core.placement.framework.plugin import Arguments, NodeStatuses, PluginFactory, PostFiltered
 from headgate.core.placement.framework.status import SUCCESS, Code, PluginStatus, error, unresolvable, unschedulable
 from headgate.core.placement.messages import fit_error
+from headgate.core.placement.objects.pods import DISRUPTION_TARGET, PREEMPTED
 from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.preemption_dry_run import PreemptionDryRun
 from headgate.core.placement.preemption_found import found_of
@@ -99,9 +100,9 @@ def _not_eligible(cycle: PlacementCycle, statuses: NodeStatuses) -> PluginStatus
 def _is_ending_by_preemption(pod: PodInfo) -> bool:
     if not pod.is_terminating:
         return False
-    targets = (each for each in pod.object.status.conditions if each.type == "DisruptionTarget")
+    targets = (each for each in pod.object.status.conditions if each.type == DISRUPTION_TARGET)
     target = next(targets, None)
-    return target is not None and target.status == "True" and target.reason == "PreemptionByScheduler"
+    return target is not None and target.status == "True" and target.reason == PREEMPTED
 
 
 def _potential(cycle: PlacementCycle, statuses: NodeStatuses) -> Rows:

@@ -1,9 +1,9 @@
 """
-A first-fit scheduler for pods that no other scheduler places, so that a demo cluster runs ordinary pods too.
+The kube-scheduler of a simulated cluster, in miniature: what places pods where Headgate does not.
 
-Off by default: pods whose `schedulerName` is `default-scheduler` are bound, in the order in which they
-appeared, to the first node by name that is ready, not cordoned, selected, tolerated and has room. Pods that find no
-node are tried again when a node or a pod changes.
+Pods whose `schedulerName` is `default-scheduler` are bound, first fit: in the order in which they appeared, to the
+first node by name that is ready, not cordoned, selected, tolerated and has room. Pods that find no node are tried again
+when a node or a pod changes.
 """
 
 from typing import Any

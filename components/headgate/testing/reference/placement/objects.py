@@ -4,7 +4,7 @@ The objects of a scenario as the API server would have them, and the cluster tha
 Each write is a whole manifest; patches are JSON merge patches (RFC 7386). Every write reaches the cluster at once.
 """
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -15,11 +15,10 @@ from headgate.core.placement.cluster import PlacementCluster
 from headgate.core.placement.objects.kinds import OTHERS
 from headgate.core.placement.objects.metadata import read
 from headgate.core.placement.objects.nodes import NodeObject
+from headgate.core.placement.objects.pods import DISRUPTION_TARGET, PREEMPTED
 from headgate.core.plan.reading import PlanInputError
 from headgate.events.ids import UnixMs
 from headgate.testing.reference.placement.scenario import Json
-
-_TARGET: Final = "DisruptionTarget"
 
 
 class ScenarioObjects:
@@ -98,8 +97,10 @@ class ScenarioObjects:
         manifest = self.get("Pod", pod)
         if manifest is None:
             return
-        conditions = [each for each in manifest.get("status", {}).get("conditions", []) if each["type"] != _TARGET]
-        conditions.append({"type": _TARGET, "status": "True", "reason": "PreemptionByScheduler"})
+        conditions = [
+            each for each in manifest.get("status", {}).get("conditions", []) if each["type"] != DISRUPTION_TARGET
+        ]
+        conditions.append({"type": DISRUPTION_TARGET, "status": "True", "reason": PREEMPTED})
         self.patch(
             "Pod", pod, {"metadata": {"deletionTimestamp": rfc3339(at_ms)}, "status": {"conditions": conditions}}
         )
