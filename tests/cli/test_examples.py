@@ -23,14 +23,15 @@ from headgate.core.topology.levels import carries_labels
 from headgate.core.views.topology import topology_view
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, decode_entry
-from headgate.events.decisions import PodPlaced
 from headgate.events.facts import ConfigurationObserved
 from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.processes.runtime.configuration_files import KUEUES_DEFAULTS, KUEUES_DOCUMENT
 from headgate.processes.snapshotter.feed import messages_of
+from headgate.testing.cluster import BY_PLURAL
 from headgate.testing.world.world import MACHINES, World
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+PODS = BY_PLURAL["", "pods"]
 
 
 def logged(entry: LogEntry) -> LoggedCommit:
@@ -129,13 +130,11 @@ def test_configuration(headgate: Callable) -> None:
 
 def test_node() -> None:
     """The simulated cluster takes the node, and all pods of the jobs are bound to it."""
-    entries: list[LogEntry] = []
-    world = World(cell="example", sink=lambda *entry: entries.append(LogEntry(*entry)))
+    world = World(cell="example")
     for name in ("node.yaml", "quota-and-queue.yaml"):
         world.apply(*yaml.safe_load_all((EXAMPLES / name).read_text()))
     world.run(until_ms=world.clock.now_ms + 300_000)
-    events = [event for each in entries for event in logged(each).commit.events]
-    assert [event.node for event in events if isinstance(event, PodPlaced)] == ["node-1"] * 12
+    assert [each["spec"]["nodeName"] for each in world.cluster.objects(PODS)] == ["node-1"] * 12
 
 
 def test_nodes_in_racks() -> None:

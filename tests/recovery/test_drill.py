@@ -36,6 +36,7 @@ from headgate.processes.runtime.settings import RecordSettings, SnapshotSettings
 from headgate.processes.snapshotter.feed_writer import FeedWriter
 from headgate.testing.cluster import BY_PLURAL, Cluster
 from headgate.testing.cluster.api.server import wall_clock_ms
+from headgate.testing.world.world import CONTROLLERS
 
 pytestmark = pytest.mark.anyio
 
@@ -194,7 +195,7 @@ async def test_a_cell_comes_back_from_a_backup_without_disturbing_what_runs(tmp_
     quota at any position; pending workloads are admitted when room comes free. The new feed continues after the backup
     with `cell.restored`, and no two events ever had the same id.
     """
-    cluster = Cluster(wall_clock_ms)
+    cluster = Cluster(wall_clock_ms, controllers=CONTROLLERS)
     backup = tmp_path / "backup"
     async with Broker(tmp_path / "first") as broker:
         async with cell_on(broker, cluster) as cell:
@@ -266,7 +267,7 @@ async def test_a_cell_comes_back_from_a_backup_without_disturbing_what_runs(tmp_
 
 async def test_a_cell_begins_anew_from_its_api_server(tmp_path: Path) -> None:
     """No log and no backup: what runs keeps running and is charged, and who waited waits on."""
-    cluster = Cluster(wall_clock_ms)
+    cluster = Cluster(wall_clock_ms, controllers=CONTROLLERS)
     async with Broker(tmp_path / "first") as broker:
         async with cell_on(broker, cluster) as cell:
             cell.apply(*configuration(30))
@@ -294,7 +295,7 @@ async def test_a_cell_begins_anew_from_its_api_server(tmp_path: Path) -> None:
 
 async def test_a_feed_that_outlives_its_log_goes_on_behind_the_break(tmp_path: Path) -> None:
     """Only the log's stream is lost: subscribers keep theirs, and find `cell.restored` behind all that they have."""
-    cluster = Cluster(wall_clock_ms)
+    cluster = Cluster(wall_clock_ms, controllers=CONTROLLERS)
     async with Broker(tmp_path / "nats") as broker:
         async with cell_on(broker, cluster) as cell:
             cell.apply(*configuration(4))
