@@ -32,6 +32,7 @@ PATHS = {
     "ClusterQueue": "apis/kueue.x-k8s.io/v1beta2/clusterqueues",
     "LocalQueue": "apis/kueue.x-k8s.io/v1beta2/namespaces/{}/localqueues",
     "Job": "apis/batch/v1/namespaces/{}/jobs",
+    "Pod": "api/v1/namespaces/{}/pods",
 }
 IN_FLIGHT = 16
 JSON = {"Content-Type": "application/json"}
