@@ -73,6 +73,20 @@ def test_a_workload_is_completed_with_its_namespace_or_within_one(completed: Cal
     assert name in completed(f"explain -n {namespace} {name[:3]}")
 
 
+@pytest.mark.usefixtures("queues")
+def test_pods_are_completed_like_workloads(headgate: Callable, completed: Callable, tmp_path: Path) -> None:
+    """Beside them, and alone after `pod/`."""
+    container = {"name": "c", "image": "i"}
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "lone"}, "spec": {"containers": [container]}}
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(manifest))
+    assert headgate("apply", "-f", tmp_path / "pod.yaml").code == 0
+    assert completed("explain default/lo") == ["default/lone"]
+    assert completed("explain -n default lo") == ["lone"]
+    assert completed("explain pod/default/lo") == ["pod/default/lone"]
+    assert "pod/default/lone" in completed("explain pod/")
+    assert all(each.startswith("pod/") for each in completed("explain pod/"))
+
+
 def test_nothing_is_offered_or_printed_where_no_cluster_answers(
     completed: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +74,14 @@ class Extended:
         await self.until(lambda: bool(self.node(name)) and key not in state.placements, f"{name} is bound")
         assert self.node(name) == "n2"
 
-    def failures(self, verb: str) -> list[str]:
-        """What calls of a verb have failed with, as the log has it."""
-        return [
-            each.answer.error
-            for each in self.events
-            if isinstance(each, ExtenderAnswered) and each.verb == verb and isinstance(each.answer, ExtenderFailed)
-        ]
+    def is_asked(self, verb: str, name: str) -> bool:
+        """Whether the extender was called once."""
+        return self.calls(f"{verb} {name}") == 1
+
+    def has_failed(self, verb: str, error: str) -> bool:
+        """Whether the log has a call of a verb that failed so."""
+        answered = (each for each in self.events if isinstance(each, ExtenderAnswered) and each.verb == verb)
+        return any(isinstance(each.answer, ExtenderFailed) and error in each.answer.error for each in answered)
 
     async def killed(self, process: str) -> None:
         """A process is killed, and runs again."""
@@ -161,7 +163,7 @@ async def test_pods_get_their_nodes_whatever_the_extender_does_and_whoever_is_ki
             cell.set_mode(f"{verb} {mode}")
             name = f"{verb}-{mode}"
             await create(pod(name))
-            await cell.until(lambda verb=verb, error=error: any(error in each for each in cell.failures(verb)), name)
+            await cell.until(partial(cell.has_failed, verb, error), name)
             cell.set_mode("")
             await cell.until_bound(name)
 
@@ -169,7 +171,7 @@ async def test_pods_get_their_nodes_whatever_the_extender_does_and_whoever_is_ki
             cell.set_mode(f"{verb} late")
             name = f"late-{verb}"
             await create(pod(name))
-            await cell.until(lambda verb=verb, name=name: cell.calls(f"{verb} {name}") == 1, f"{name} is asked about")
+            await cell.until(partial(cell.is_asked, verb, name), f"{name} is asked about")
             await cell.killed(process)
             cell.set_mode("")
             await cell.until_bound(name)

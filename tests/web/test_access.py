@@ -29,7 +29,8 @@ LIST_NODES = ("list", "nodes.", "")
 TABLE = {
     "ops": {LIST_ALL, ("list", "clusterqueues.kueue.x-k8s.io", ""), LIST_NODES},
     "node-viewer": {LIST_NODES},
-    "pod-viewer": {("list", "pods.", "team-a")},
+    "pod-viewer": {("list", "pods.", "team-a"), ("get", "pods.", "team-a")},
+    "pod-and-node-viewer": {("get", "pods.", "team-a"), LIST_NODES},
     "dev": {
         ("list", "workloads.kueue.x-k8s.io", "team-a"),
         ("get", "workloads.kueue.x-k8s.io", "team-a"),
@@ -137,6 +138,7 @@ EVERYTHING = [
     "/state/hash",
     "/workloads/team-a/w",
     "/explain/team-a/w",
+    "/explain/pods/team-a/p",
     "/events?follow=false",
     "/apis",
     "/apis/visibility.kueue.x-k8s.io",
@@ -181,6 +183,10 @@ def test_every_route_is_known_to_these_tests() -> None:
         ("pod-viewer", "/pods?namespace=team-a", 200),
         ("pod-viewer", "/pods?namespace=team-a,team-b", 403),
         ("ops", "/pods", 403),
+        ("pod-viewer", "/explain/pods/team-a/p", 403),
+        ("node-viewer", "/explain/pods/team-a/p", 403),
+        ("pod-and-node-viewer", "/explain/pods/team-a/p", 404),
+        ("pod-and-node-viewer", "/explain/pods/team-b/p", 403),
         ("ops", "/state", 200),
         ("ops", "/pending?clusterQueue=cq", 200),
         ("ops", "/events?follow=false", 200),

@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.support import placements
 from tests.support.logs import START_MS
 from tests.support.read_side import ReadSide
 from tests.support.waiting import until
@@ -20,10 +21,12 @@ from headgate.events.facts import (
     ClusterQueueObserved,
     LocalQueueObserved,
     NamespaceObserved,
+    ObjectDeleted,
     ObjectObserved,
+    SchedulerConfigurationObserved,
     WorkloadObserved,
 )
-from headgate.events.ids import LocalQueueKey, PodKey, Shape, Uid, UnixMs, WorkloadKey
+from headgate.events.ids import LocalQueueKey, PodKey, Seq, Shape, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import ClusterQueueSpec, LocalQueueSpec, PodSet, WorkloadSpec
 from headgate.events.queueing import Head, HeadsOffered, QuotaFreed, WorkloadParked, WorkloadQueued
 from headgate.events.registry import TAGS
@@ -45,8 +48,8 @@ class Side(ReadSide):
         self.view.log = AsyncMemoryLog(self.memory)
         self.view.blobs = self.blobs
 
-    def append(self, producer: Producer, *events: EventBase) -> None:
-        logged = self.log.append(producer, *events)
+    def append(self, producer: Producer, *events: EventBase, decided_at: int = 0) -> None:
+        logged = self.log.append(producer, *events, decided_at=Seq(decided_at))
         last = self.memory.last_seq(producer.value)
         self.memory.append(producer.value, encode_commit(logged.commit), expected_last=last)
 
@@ -223,6 +226,24 @@ async def test_a_workload_has_its_record_its_standing_and_its_story(side: Side) 
     assert (await side.get("/workloads/ns/d?at=2"))["workload"].get("stage", "New") == "New"
 
 
+async def test_a_pod_has_its_story_and_where_it_could_go(side: Side) -> None:
+    """As `headgate explain` tells it: while it waits now, then as of its decision."""
+    nodes = [(name, placements.node(name, cpu=cpu)) for name, cpu in (("n1", "1"), ("n2", "4"))]
+    objects = [("nodes", *each) for each in nodes] + [("pods", "team/p", placements.pod("p", cpu="2"))]
+    side.append(BRIDGE, *(ObjectObserved(resource=of, name=name, object=encoded(each)) for of, name, each in objects))
+    side.append(BRIDGE, SchedulerConfigurationObserved(document=placements.CONFIGURATION))
+    decided_at = side.log.state.position
+    story = await side.get("/explain/pods/team/p")
+    assert (story["pod"], story["answer"]["node"], story["standing"]["stage"]) == ("team/p", "n2", "pending")
+    assert story["answer"]["refused"] == [{"plugin": "NodeResourcesFit", "reason": "Insufficient cpu", "nodes": 1}]
+    side.append(Producer.SCHEDULER, PodPlaced(pod=PodKey("team/p"), uid=Uid("uid-p"), node="n2"), decided_at=decided_at)
+    side.append(BRIDGE, ObjectDeleted(resource="nodes", name="n1"))
+    story = await side.get("/explain/pods/team/p")
+    assert (story["answer"]["position"], story["answer"]["nodes"]) == (decided_at, 2)
+    assert [line["event"] for line in story["lines"]] == ["object.observed", "pod.placed"]
+    assert len((await side.get("/explain/pods/team/p?at=2"))["lines"]) == 1
+
+
 @pytest.mark.parametrize(
     ("path", "status", "error"),
     [
@@ -237,6 +258,8 @@ async def test_a_workload_has_its_record_its_standing_and_its_story(side: Side) 
         ("/workloads/ns/x", 404, "no workload 'ns/x'"),
         ("/explain/ns/x", 404, "no workload or job"),
         ("/explain/ns/a?at=99", 404, "ends at 4"),
+        ("/explain/pods/ns/a?at=99", 404, "ends at 4"),
+        ("/explain/pods/ns/x", 404, "no pod 'ns/x' in this log"),
         ("/events?from=x", 400, "is not a position"),
     ],
 )

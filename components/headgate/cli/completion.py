@@ -1,5 +1,5 @@
 """
-Completion of names in the shell: of kinds, objects, workloads, ClusterQueues and namespaces, from the cluster in use.
+Completion of names in the shell: of kinds, objects, workloads, pods, ClusterQueues, namespaces of the cluster in use.
 
 Called by typer while a line is being typed. It asks the API server as `headgate get` would, for at most TIMEOUT_S, and
 completes nothing where there is none: an error would be printed into the line.
@@ -49,10 +49,21 @@ def names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def workloads(ctx: typer.Context, incomplete: str) -> list[str]:
     """Workloads and Jobs as `<namespace>/<name>`, or by name alone where the line has a namespace."""
+    return _shown(ctx, ("jobs", "workloads"), incomplete)
+
+
+def explained(ctx: typer.Context, incomplete: str) -> list[str]:
+    """What `headgate explain` tells of: as `workloads`, and pods, with `pod/` before them where the line has it."""
+    if incomplete.startswith("pod/"):
+        return [f"pod/{each}" for each in _shown(ctx, ("pods",), incomplete.removeprefix("pod/"))]
+    return _shown(ctx, ("jobs", "workloads", "pods"), incomplete)
+
+
+def _shown(ctx: typer.Context, kinds: tuple[str, ...], incomplete: str) -> list[str]:
     within = ctx.params.get("namespace") or ""
-    found = [each for kind in ("jobs", "workloads") for each in _listed(ctx, kind, within=within or None)]
+    found = [each for kind in kinds for each in _listed(ctx, kind, within=within or None)]
     shown = [each.name if within else f"{each.namespace}/{each.name}" for each in found]
-    return [each for each in shown if each.startswith(incomplete)]
+    return [each for each in dict.fromkeys(shown) if each.startswith(incomplete)]
 
 
 def stoppable(incomplete: str) -> list[str]:

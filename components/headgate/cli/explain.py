@@ -42,7 +42,7 @@ def explain(
         typer.Argument(
             metavar="WORKLOAD|JOB|POD",
             help="A Workload, a Job or a pod: NAME or NAMESPACE/NAME, with pod/ before it for a pod of that name.",
-            autocompletion=completion.workloads,
+            autocompletion=completion.explained,
         ),
     ],
     at: options.At = None,
@@ -145,7 +145,7 @@ async def _read(
 async def _read_pod(source: Source, until: Until, state: State, pod: PodKey, treatments: Treatments) -> "PodStory":
     """The history of a pod from a state on, with where it could go: now, or where that was decided."""
     # The engine of placement takes a while to import, and workloads do without it.
-    from headgate.core.views.pod_story import PodExplainer, RecordedAttempt, answered, lacks_answers
+    from headgate.core.views.pod_story import PodExplainer, RecordedAttempt, answered, instead
     from headgate.processes.runtime.extensions import load_placement_plugins
 
     explainer = PodExplainer(state, pod, treatments)
@@ -158,10 +158,8 @@ async def _read_pod(source: Source, until: Until, state: State, pod: PodKey, tre
         return answered(explainer.story(), at, attempt, plugins)
 
     story = await told(explainer.decided)
-    if lacks_answers(story) and explainer.decided is None and explainer.last is not None:
-        # What extenders said of a pod that waits is in the log where it was last tried.
-        return await told(explainer.last)
-    return story
+    other = instead(story, explainer)
+    return story if other is None else await told(other)
 
 
 def show(story: "Story | PodStory", *, verbose: bool = False) -> None:

@@ -11,6 +11,7 @@ The routes of the read side, and the mapping from requests to answers.
     GET /state/hash?at=                    the hash of the canonical state
     GET /workloads/<namespace>/<name>?at=  one workload's record and status
     GET /explain/<namespace>/<name>?at=    its whole history
+    GET /explain/pods/<namespace>/<name>?at= that of a pod, with where it could go
     GET /events?from=&type=&namespace=     server-sent events (&follow=false ends at the log's end; Last-Event-ID)
     GET /events/types                      every type of event
     GET /apis/visibility.kueue.x-k8s.io/   Kueue's visibility API (headgate.web.visibility)
@@ -25,7 +26,7 @@ thread. `headgate.web.access` authorizes requests; a caller with access to some 
 import datetime as dt
 import importlib.resources
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -45,12 +46,12 @@ from headgate.core.kubernetes.numbers import decimal
 from headgate.core.log.refusal import CommitFilter, admitted
 from headgate.core.state.tables import State
 from headgate.core.views.diagnosis import standing
-from headgate.core.views.explain import Explainer, Lookup, Story
+from headgate.core.views.explain import Explainer, Lookup, Story, UnknownWorkloadError
 from headgate.core.views.topology import topology_view
 from headgate.core.views.topology_json import to_plain, topology_summaries
 from headgate.core.views.topology_picture import picture
 from headgate.events.commit import LoggedCommit, decode_entry
-from headgate.events.ids import Seq, WorkloadKey
+from headgate.events.ids import PodKey, Seq, WorkloadKey
 from headgate.events.registry import TAGS
 from headgate.processes.entry import ReadData
 from headgate.processes.runtime.process_status import Phase
@@ -80,6 +81,8 @@ from headgate.web.streams import CLIENTS_MAX, Streams
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from headgate.core.views.pod_story import PodStory
+
 LIMIT: Final = 1_000
 LIMIT_MAX: Final = 10_000
 REVIEWS_QPS: Final = 50
@@ -107,6 +110,7 @@ def add_routes(app: web.Application, view: ReadData) -> None:
         ("/state/hash", side.state_hash),
         ("/workloads/{namespace}/{name}", side.workload),
         ("/explain/{namespace}/{name}", side.explain),
+        ("/explain/pods/{namespace}/{name}", side.explain_pod),
         ("/events", side.events),
         ("/events/types", side.event_types),
     ):
@@ -430,20 +434,38 @@ class ReadSide:
         that Workload.
         """
         await self._may(request, _this_workload(request))
+        last = await self._last(request)
+        about = request.match_info
+        async with self._explaining:
+            story = await _explain(self._log, self._view.settings.cell, about["name"], about["namespace"], last)
+        return to_json(story)
+
+    async def explain_pod(self, request: web.Request) -> web.StreamResponse:
+        """
+        GET /explain/pods/<namespace>/<name>.
+
+        Query: `at`. The whole story of a pod and where it could go, as `headgate explain` prints it: the plugins and
+        extenders that refuse nodes, the best nodes with their scores, the victims. Needs `get` of that Pod, and `list`
+        of Nodes.
+        """
+        about = request.match_info
+        pod = PodKey(f"{about['namespace']}/{about['name']}")
+        await self._may(request, _this("pods", request, group=""), _NODES)
+        last = await self._last(request)
+        async with self._explaining:
+            story = await _explain_pod(self._log, self._view.settings.cell, pod, last, self._state_at)
+        return to_json(story)
+
+    async def _state_at(self, position: Seq) -> State:
+        return await self._history().state_at(position)
+
+    async def _last(self, request: web.Request) -> Seq:
+        """The position up to which a history is asked for. Raises NotInLogError."""
         at = await self._position(request)
-        log = self._log
-        last = await log.last_seq()
+        last = await self._log.last_seq()
         if at is not None and at > last:
             raise NotInLogError(f"position {at} is not in the log, which ends at {last}")
-        async with self._explaining:
-            story = await _explain(
-                log,
-                self._view.settings.cell,
-                request.match_info["name"],
-                request.match_info["namespace"],
-                last if at is None else at,
-            )
-        return to_json(story)
+        return Seq(last) if at is None else at
 
     async def event_types(self, _: web.Request) -> web.StreamResponse:
         """GET /events/types: every event type, for clients that must subscribe to each by name."""
@@ -541,8 +563,12 @@ _NODES: Final = Right(verb="list", group="", resource="nodes", is_namespaced=Fal
 
 
 def _this_workload(request: web.Request) -> Right:
+    return _this("workloads", request)
+
+
+def _this(resource: str, request: web.Request, group: str = KUEUE) -> Right:
     about = request.match_info
-    return Right(verb="get", resource="workloads", namespace=about["namespace"], name=about["name"])
+    return Right(verb="get", group=group, resource=resource, namespace=about["namespace"], name=about["name"])
 
 
 def _pending_of(about: Mapping[str, str]) -> Right:
@@ -575,6 +601,34 @@ async def _explain(log: Log, cell: str, name: str, namespace: str, last: int) ->
         explainer = Explainer(fold.new_state(cell), target, await treatments_of(log, cell, Seq(last)))
         await _feed(log, last, explainer.feed)
     return await anyio.to_thread.run_sync(explainer.story)
+
+
+async def _explain_pod(
+    log: Log, cell: str, pod: PodKey, last: Seq, state_at: Callable[[Seq], Awaitable[State]]
+) -> "PodStory":
+    """The history of a pod, from one pass over the log, and the answer to where it could go."""
+    # The engine of placement takes a while to import, and most requests do without it.
+    from headgate.core.views.pod_story import PodExplainer, RecordedAttempt, answered, instead
+    from headgate.processes.runtime.extensions import load_placement_plugins
+
+    explainer = PodExplainer(fold.new_state(cell), pod)
+    try:
+        await _feed(log, last, explainer.feed)
+    except EventFailedError:
+        explainer = PodExplainer(fold.new_state(cell), pod, await treatments_of(log, cell, last))
+        await _feed(log, last, explainer.feed)
+    story = explainer.story()
+    if not story.lines:
+        raise UnknownWorkloadError(f"no pod {pod!r} in this log")
+    plugins = await anyio.to_thread.run_sync(load_placement_plugins)
+
+    async def told(attempt: RecordedAttempt | None) -> "PodStory":
+        at = explainer.state if attempt is None else await state_at(attempt.decided_at)
+        return await anyio.to_thread.run_sync(answered, story, at, attempt, plugins)
+
+    first = await told(explainer.decided)
+    other = instead(first, explainer)
+    return first if other is None else await told(other)
 
 
 async def _feed(log: Log, last: int, feed: Callable[[Any], None]) -> None:

@@ -309,9 +309,14 @@ def answered(
     return msgspec.structs.replace(story, decided=position, answer=answer(decider, pod, scan_start))
 
 
-def lacks_answers(story: PodStory) -> bool:
-    """Whether it is not known where the pod could go because extenders would have to be asked."""
-    return story.answer is not None and story.answer.reason == NOT_CONSULTED
+def instead(story: PodStory, explainer: PodExplainer) -> RecordedAttempt | None:
+    """
+    The attempt to answer by in the place of now, of a pod that waits and that extenders have a say in.
+
+    What they would say now the log does not have; what they said when the pod was last tried it has.
+    """
+    is_unknown = story.answer is not None and story.answer.reason == NOT_CONSULTED
+    return explainer.last if is_unknown and explainer.decided is None else None
 
 
 def _why_not(decider: PlacementDecider, key: PodKey) -> str:
