@@ -185,7 +185,8 @@ class PodPlaced(EventBase, frozen=True, tag="pod.placed"):
     many nodes were looked at, 0 for all. `attempts` is which attempt of this pod it was, 0 when no attempt led to it.
     `writes` are made before the pod is bound, which then waits for `pod.prepared`; without any it is bound at once.
     With `waits_ms` plugins of the extension point Permit hold it back, for so long at most: it follows once more,
-    without, when they let it go. In logs of earlier versions the binder has appended it.
+    without, when they let it go, or with a longer time when those do that would have waited least. In logs of earlier
+    versions the binder has appended it.
     """
 
     pod: PodKey

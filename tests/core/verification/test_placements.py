@@ -11,6 +11,8 @@ from tests.support.volumes import CLAIM, STORAGE_CLASS, VOLUME, bind_volume, wit
 
 from headgate.core import fold
 from headgate.core.log.rules_version import RULES
+from headgate.core.placement.configuration.profiles import Registry
+from headgate.core.placement.plugins.registry import REGISTRY
 from headgate.core.verification.check import ReplayDifference
 from headgate.core.verification.placements import PlacementCheck
 from headgate.core.verification.replay import Plan, Replay
@@ -20,9 +22,9 @@ from headgate.events.ids import PodKey, Uid
 from headgate.events.registry import Event
 
 
-def verified(log: TestLog) -> tuple[list[ReplayDifference], int]:
+def verified(log: TestLog, registry: Registry = REGISTRY) -> tuple[list[ReplayDifference], int]:
     """What replay finds in a log, and how many placements it has compared."""
-    plan = Plan((PlacementCheck(),))
+    plan = Plan((PlacementCheck(registry),))
     for logged in log.commits:
         plan.feed(logged)
     replay = Replay(fold.new_state("main"), plan, None)

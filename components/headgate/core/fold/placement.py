@@ -150,8 +150,11 @@ def _placed(state: State, event: decisions.PodPlaced, commit: Commit, seq: Seq) 
         state.post_filter_writes.pop(write_key(write.kind, write.name), None)
     record = _pending(state, event.pod, event.uid)
     if record is not None and not record.bound:
+        is_held_back = record.waits_ms > 0 and record.node == event.node
         record.node, record.writes, record.prepared, record.waits_ms = event.node, event.writes, False, event.waits_ms
-        record.verdict, record.placed_at_ms = None, commit.time_ms
+        if not (event.waits_ms and is_held_back):
+            record.placed_at_ms = commit.time_ms
+        record.verdict = None
         if event.attempts:
             record.tries = replace(record.tries or Tries(), attempts=event.attempts, at_ms=commit.time_ms)
             _scanned(state, event)

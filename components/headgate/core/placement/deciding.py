@@ -9,7 +9,7 @@ their answers are those of the state (`State.extender_answers`), and a decision 
 Only what changes is an event. A pod that was tried before with the same result gets none.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
 import msgspec
@@ -22,9 +22,9 @@ from headgate.core.placement.configuration.profiles import Profiles, Registry, r
 from headgate.core.placement.extenders.calls import NO_ANSWERS
 from headgate.core.placement.extenders.requests import ExtenderAsk
 from headgate.core.placement.framework.cycle import PlacementCycle
-from headgate.core.placement.framework.plugin import PostFiltered
+from headgate.core.placement.framework.plugin import PostFiltered, PreBound
 from headgate.core.placement.framework.runtime import Framework
-from headgate.core.placement.framework.status import Code
+from headgate.core.placement.framework.status import Code, PluginStatus
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.kinds import OTHERS, PODS
 from headgate.core.placement.plugins.registry import REGISTRY
@@ -32,7 +32,15 @@ from headgate.core.placement.plugins.volume_binding import NAME as VOLUME_BINDIN
 from headgate.core.placement.plugins.volume_binding import VolumeBindingArgs
 from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.preemption_budgets import UNPROTECTED, Budgets
-from headgate.core.placement.refused import UNSCHEDULABLE, PodRefused, patches, refused_by, refused_of
+from headgate.core.placement.refused import (
+    UNBOUND_VOLUMES,
+    PodRefused,
+    outwaited,
+    patches,
+    preempted,
+    refused_by,
+    refused_of,
+)
 from headgate.core.placement.scan import NodeOrder
 from headgate.core.placement.view import PlacementChange, PlacementView
 from headgate.core.state.tables import PlacementRecord, PlacementVerdict, State, write_key
@@ -161,7 +169,7 @@ class PlacementDecider:
                 uid=Uid(pod.uid),
                 node=node.name,
                 scan_start=scan_start,
-                waits_ms=max(1, *permission.waits_ms_max.values()),
+                waits_ms=max(1, min(permission.waits_ms_max.values())),
                 scanned=scanned,
             )
         if not permission.status.is_success:
@@ -218,11 +226,12 @@ class PlacementDecider:
 
     def _nominations(
         self, pod: PodInfo, nominated: str | None, helped: PostFiltered | None, scan_start: int
-    ) -> tuple[decisions.PodNominated, ...]:
-        """The nomination, unless the log has it, and those that others lose by it."""
+    ) -> tuple[PlacementEvent, ...]:
+        """The nomination, unless the log has it, and what others lose by it: their nominations, or nodes to come."""
         cluster = self.view.cluster
-        victims = self._victims(helped.victims) if helped is not None else ()
-        events = []
+        doomed = [cluster.pods[key] for key in helped.victims] if helped is not None else []
+        victims = self._victims(doomed)
+        events: list[PlacementEvent] = []
         node = nominated if nominated is not None else pod.nominated_node_name
         if node != pod.nominated_node_name or victims:
             events.append(
@@ -233,12 +242,20 @@ class PlacementDecider:
         for key in sorted(helped.unnominated) if helped is not None else ():
             other = cluster.pods[key]
             events.append(decisions.PodNominated(pod=PodKey(key), uid=Uid(other.uid)))
+        for other in doomed:
+            record = self._held_back(other)
+            if record is not None:
+                events.append(_withdrawn(other, record, preempted(record)))
         return tuple(events)
 
-    def _victims(self, keys: Iterable[str]) -> tuple[Victim, ...]:
-        """Pods that have to go, without those that are terminating already."""
+    def _held_back(self, pod: PodInfo) -> PlacementRecord | None:
+        """The record of a pod that is placed and waits for something before it is bound: it need not be deleted."""
+        record = self.view.record_of(PodKey(pod.key))
+        return record if record is not None and record.uid == pod.uid and record.is_waiting else None
+
+    def _victims(self, pods: Sequence[PodInfo]) -> tuple[Victim, ...]:
+        """Of pods that have to go those to be deleted: not those that are terminating, or only have to lose a node."""
         budgets = self.view.cluster.index(Budgets)
-        pods = [self.view.cluster.pods[key] for key in keys]
         violating = budgets.violating(pods)
         return tuple(
             Victim(
@@ -247,7 +264,7 @@ class PlacementDecider:
                 budgeted=budgets.group_of(pod.shape) != UNPROTECTED and not is_violating,
             )
             for pod, is_violating in zip(pods, violating, strict=True)
-            if not pod.is_terminating
+            if not pod.is_terminating and self._held_back(pod) is None
         )
 
     # --- pods that are placed and not bound yet ------------------------------------------------------------------
@@ -274,10 +291,7 @@ class PlacementDecider:
         record, pod = self.view.record_of(key), self.view.base_of(key)
         if record is None or pod is None:
             return None
-        event = self._followed(pod, record)
-        if event is None and now_ms >= self.deadline_ms(key):
-            event = _withdrawn(pod, record, _late(record))
-        return event
+        return self._followed(pod, record, is_late=now_ms >= self.deadline_ms(key))
 
     def suppose(self, event: PlacementEvent) -> list[PlacementChange]:
         """The view as if an event were folded."""
@@ -288,7 +302,7 @@ class PlacementDecider:
         self._answered.clear()
         return self.view.forget()
 
-    def _followed(self, pod: PodInfo, record: PlacementRecord) -> PlacementEvent | None:
+    def _followed(self, pod: PodInfo, record: PlacementRecord, *, is_late: bool) -> PlacementEvent | None:
         framework, node = self.framework_of(pod), self.view.cluster.node(record.node)
         if framework is None:
             missing = f"no profile of the KubeSchedulerConfiguration is named {pod.spec.scheduler_name}"
@@ -301,12 +315,15 @@ class PlacementDecider:
             placed = self._place(framework, cycle, node)
             if isinstance(placed, PodRefused):
                 return _withdrawn(pod, record, placed)
-            return None if placed.waits_ms else placed
-        if not all(self._is_written(write) for write in record.writes):
-            return None
-        said = framework.binding.pre_bind(cycle, node)
+            if not placed.waits_ms or not is_late:
+                return None if placed.waits_ms else placed
+            why = outwaited(record, framework.binding.permit(cycle, node).waits_ms_max)
+            # Those that would have waited least have let the pod go; the others may wait on.
+            return _withdrawn(pod, record, why) if why is not None else placed
+        is_written = all(self._is_written(write) for write in record.writes)
+        said = framework.binding.pre_bind(cycle, node) if is_written else PreBound(PluginStatus(Code.WAIT))
         if said.status.code == Code.WAIT:
-            return None
+            return _withdrawn(pod, record, UNBOUND_VOLUMES) if is_late else None
         if not said.status.is_success:
             return _withdrawn(pod, record, refused_by(said.status))
         return decisions.PodPrepared(pod=PodKey(pod.key), uid=Uid(pod.uid), node=record.node)
@@ -358,10 +375,3 @@ def _withdrawn(pod: PodInfo, record: PlacementRecord, why: PodRefused) -> decisi
     return decisions.PodWithdrawn(
         pod=PodKey(pod.key), uid=Uid(pod.uid), node=record.node, reason=why.reason, message=why.message
     )
-
-
-def _late(record: PlacementRecord) -> PodRefused:
-    if record.waits_ms:
-        return PodRefused(UNSCHEDULABLE, f"rejected due to timeout after waiting {record.waits_ms / 1000:g}s at Permit")
-    message = f'running PreBind plugin "{VOLUME_BINDING}": binding volumes: context deadline exceeded'
-    return PodRefused(SCHEDULER_ERROR, message)
