@@ -93,6 +93,7 @@ from headgate.machines.informer_bridge.foreign_pods import PODS, ForeignPods, is
 from headgate.machines.informer_bridge.marks import ObservedVersions
 from headgate.machines.informer_bridge.parents import Parents
 from headgate.machines.informer_bridge.placement_objects import SCHEDULER_CONFIGURATIONS, PlacementObjects
+from headgate.machines.informer_bridge.pod_echoes import PodEchoes
 from headgate.machines.informer_bridge.pod_jobs import PodJobs
 from headgate.machines.informer_bridge.prebuilt_workloads import PrebuiltWorkloads
 from headgate.machines.informer_bridge.priority_followers import PriorityFollowers
@@ -195,7 +196,8 @@ class InformerBridge:
         self._to_list: dict[str, None] = {}
         """Resources that are read otherwise by a configuration that has changed: a list is to come."""
         self._foreign = ForeignPods(state)
-        self._marks = ObservedVersions(state, lambda resource: bool(self._waiting[resource]))
+        self._echoes = PodEchoes(state)
+        self._marks = ObservedVersions(state, self._has_waiting)
         self._runtimes = TrainingRuntimes(state)
         self._marks.unmarked.update(dict.fromkeys(each for each in UNMARKED if each in self.resources))
         self._raw: dict[JobKey, bytes] = {}
@@ -268,6 +270,8 @@ class InformerBridge:
             if key is not None:
                 waiting[key] = raw
         self._waiting[listed.resource] = waiting
+        if listed.resource == PODS:
+            self._echoes.clear()
         self._unswept[listed.resource] = None
         self._to_list.pop(listed.resource, None)
         self._followed[listed.resource] = None
@@ -331,6 +335,8 @@ class InformerBridge:
         """
         before = self._objects.watched
         self._objects.configure(document)
+        if not self._objects.watched:
+            self._echoes.clear()
         self.resources = self._watched()
         for resource in before:
             if resource not in self.resources:
@@ -365,6 +371,7 @@ class InformerBridge:
     # Large: one step after the other, in the order of the events of a commit.
     def _settle(self, now_ms: UnixMs) -> list[Command]:
         rewound = self._marks.rewound()
+        self._echoes.begin(now_ms, holds=not self._marks.is_due(now_ms))
         self._note_shown()
         self._sweep()
         calls: list[Command] = []
@@ -378,6 +385,7 @@ class InformerBridge:
         known = len(events)
         self._sum_foreign_pods()
         self._take_facts(events)
+        events += self._echoes.take(max(0, FACTS_MAX - len(events)))
         if self._jobs and self._may_create():
             # Facts have shown that some need not wait for their parents.
             self._create_workloads(calls)
@@ -404,6 +412,10 @@ class InformerBridge:
         if not events:
             return calls
         return [Append(events=tuple(events), decided_at=self.state.position), *calls]
+
+    def _has_waiting(self, resource: str) -> bool:
+        """Whether an object of a resource was observed that is in no commit yet."""
+        return bool(self._waiting[resource]) or (resource == PODS and bool(self._echoes))
 
     def _may_create(self) -> bool:
         """Whether all was shown that a Workload depends on: before, one or its class may exist outside of the state."""
@@ -442,7 +454,7 @@ class InformerBridge:
 
     def _wake_ms(self) -> UnixMs | None:
         """When something about pods is due that is not yet; None when there is nothing."""
-        times = (self._foreign.wake_ms(), self._pod_jobs.wake_ms())
+        times = (self._foreign.wake_ms(), self._pod_jobs.wake_ms(), self._echoes.wake_ms())
         return min((each for each in times if each is not None), default=None)
 
     def _sum_foreign_pods(self, *flavors: ResourceFlavorSpec) -> None:
@@ -602,14 +614,18 @@ class InformerBridge:
 
     def _shown(self, resource: str, key: str, raw: bytes) -> facts.Fact | None:
         """The fact about what placement reads of an object. The object of another fact, too, was reported by that."""
-        if raw == _GONE:
-            return self._objects.deleted(resource, key)
         try:
-            return self._objects.fact(resource, key, raw)
+            shown = self._objects.fact(resource, key, raw) if raw != _GONE else self._objects.deleted(resource, key)
         except UnreadableObjectError as error:
             if not self.problems or str(self.problems[-1]) != str(error):
                 self.problems.append(error)
-            return self._objects.deleted(resource, key)
+            shown = self._objects.deleted(resource, key)
+        if resource != PODS:
+            return shown
+        if isinstance(shown, facts.ObjectObserved) and self.synced:
+            return None if self._echoes.holds(shown) else shown
+        self._echoes.drop(PodKey(key))
+        return shown
 
     def _stray_fact(self, resource: str, key: str, raw: bytes) -> facts.Fact | None:
         """The fact about a job without a queue, if it must not run and the log does not have it like that."""

@@ -106,6 +106,10 @@ class ObservedVersions:
             if resource in marks and not _is_at_least(self._reached.get(resource, ""), marks[resource])
         ]
 
+    def is_due(self, now_ms: UnixMs) -> bool:
+        """Whether what has changed is to be marked, as soon as all of it is appended."""
+        return self._has_changed and now_ms >= self._due_ms()
+
     def mark(
         self, now_ms: UnixMs, *, is_synced: bool, resources: tuple[str, ...] = (), rewound: Sequence[str] = ()
     ) -> InformersSynced | None:
