@@ -19,7 +19,7 @@ from headgate.events.ids import UnixMs
 from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.machines.informer_bridge.placement_objects import SCHEDULER_CONFIGURATIONS
 from headgate.machines.informer_bridge.reconfiguring import refusal
-from headgate.processes.informer_bridge.process import Warned, report
+from headgate.processes.informer_bridge.process import PlacementWarning, Warned, report
 from headgate.processes.informer_bridge.reloading import kueues_file, placements_file
 from headgate.processes.runtime.configuration_files import load_document
 from headgate.processes.runtime.process_status import Status
@@ -225,6 +225,32 @@ def test_a_changed_file_by_which_pods_are_placed_takes_effect_and_a_mistake_chan
     path.write_text("")
     assert file.changed() == Changed(SCHEDULER_CONFIGURATIONS, "MODIFIED", b"{}", "")
     assert (file.current, status.report().notices) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"apiVersion": "kubescheduler.config.k8s.io/v1beta3"}, "kubescheduler.config.k8s.io/v1"),
+        ({"profiles": [{"plugins": {"filter": {"enabled": [{"name": "OfAnotherPackage"}]}}}]}, "OfAnotherPackage"),
+    ],
+)
+def test_a_configuration_of_the_log_that_cannot_be_used_is_a_notice_of_readyz(
+    changed: dict[str, object], why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of another version, or by plugins that are not installed; once, until one that can be used is in effect."""
+    status = Status(process="informer-bridge", cell="main", holder="h", health=DependencyHealth())
+    warning, document = PlacementWarning(status), {**SCHEDULER, **changed}
+    for _ in range(2):
+        warning.check(document)
+    (notice,) = status.report().notices
+    assert notice.startswith("no pods are placed: this version cannot use the KubeSchedulerConfiguration in the log")
+    assert why in notice
+    assert notice.endswith("Start the informer bridge with --kube-scheduler-config FILE, a corrected file")
+    assert caplog.messages == [notice]
+    for usable in (SCHEDULER, {}):
+        warning.check(document)
+        warning.check(usable)
+        assert status.report().notices == ()
 
 
 def test_a_pod_without_a_profile_is_reported_once_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:

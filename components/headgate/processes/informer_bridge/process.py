@@ -25,10 +25,11 @@ from headgate.processes.informer_bridge.reloading import kueues_file, placements
 from headgate.processes.informer_bridge.watching import Watching
 from headgate.processes.runtime.api_executor import KubernetesCarrier
 from headgate.processes.runtime.cell_record import keep_record
-from headgate.processes.runtime.configuration_files import KUEUES_DOCUMENT
+from headgate.processes.runtime.configuration_files import KUEUES_DOCUMENT, why_unusable
 from headgate.processes.runtime.host_parts import Parts
 from headgate.processes.runtime.leadership import Offer
 from headgate.processes.runtime.process import Given, Process
+from headgate.processes.runtime.process_status import Status
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
         machine=machine,
         carrier=carrier,
         feeder=feed,
-        after_decision=partial(report, Warned()),
+        after_decision=partial(_decided, Warned(), PlacementWarning(given.status)),
         stimuli_max=settings.bridge.stimuli_max,
     )
 
@@ -123,6 +124,39 @@ class Warned:
     """What the operator was told once."""
 
     unplaced = False
+
+
+class PlacementWarning:
+    """
+    Tells the operator that no pods are placed by the log's KubeSchedulerConfiguration, because it cannot be used.
+
+    A file is checked before it gets into the log; but a log may be of another version, or of a bridge that had plugins
+    which this one lacks. The notice goes when a configuration that can be used is in effect.
+    """
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+        self._checked: Mapping[str, Any] | None = None
+
+    def check(self, document: Mapping[str, Any]) -> None:
+        """The configuration in effect. It costs something only when it is another one."""
+        if document is self._checked:
+            return
+        self._checked = document
+        why, text = why_unusable(document), None
+        if why:
+            text = (
+                f"no pods are placed: this version cannot use the KubeSchedulerConfiguration in the log ({why}). "
+                "Start the informer bridge with --kube-scheduler-config FILE, a corrected file"
+            )
+            _LOG.warning("%s", text)
+        self._status.notice("KubeSchedulerConfiguration in the log", text)
+
+
+def _decided(warned: Warned, placement: PlacementWarning, machine: Machine) -> None:
+    report(warned, machine)
+    assert isinstance(machine, InformerBridge)
+    placement.check(machine.state.scheduler_configuration)
 
 
 def report(warned: Warned, machine: Machine) -> None:

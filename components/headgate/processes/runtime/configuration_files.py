@@ -96,6 +96,16 @@ def load_scheduler_document(path: str | Path) -> dict[str, Any]:
     return {**document, "extenders": extenders} if extenders else document
 
 
+def why_unusable(document: Mapping[str, Any]) -> str:
+    """Why this version cannot place pods by a KubeSchedulerConfiguration of the log, with the remedy; "" if it can."""
+    try:
+        if document:
+            read_profiles(document, _plugins())
+    except ConfigurationError as error:
+        return str(error)
+    return ""
+
+
 def load_extenders(path: str | Path) -> tuple[Extender, ...]:
     """The extenders of such a file with their `tlsConfig`, for the process that calls them. Raises SettingsError."""
     try:
