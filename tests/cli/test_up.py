@@ -255,3 +255,32 @@ async def test_whoever_ends_again_and_again_over_the_same_says_over_what(tmp_pat
     assert news[0] == "x ended with exit code 1; it starts again in 0.1 s"
     assert "with the same words" not in news[1]
     assert "3 times in a row with the same words:  ERROR position 7 cannot be" in news[2]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("profile", ["", "headgate"])
+async def test_the_simulated_cluster_places_the_pods_that_headgate_is_not_to_place(
+    profile: str, tmp_path: Path
+) -> None:
+    """Without a configuration, or without the profile of the default scheduler; no process of Headgate runs here."""
+    placement = "none"
+    if profile:
+        file = tmp_path / "profiles.yaml"
+        kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+        file.write_text(yaml.safe_dump({**kind, "profiles": [{"schedulerName": profile}]}))
+        placement = str(file)
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    async with Supervisor(UpOptions(data=tmp_path / "cell", placement=placement, processes=())) as running:
+        await create(running, pod)
+        async with open_transport(resolve(kubeconfig=running.kubeconfig)) as transport:
+            with anyio.fail_after(30):
+                while True:
+                    shown = msgspec.json.decode(await KubeClient(transport).get(PODS, "p", "default"))
+                    if shown["spec"].get("nodeName"):
+                        break
+                    await anyio.sleep(0.05)
