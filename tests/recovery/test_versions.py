@@ -107,6 +107,8 @@ def sources(commit: str, folder: Path) -> Path:
 def jobs(tmp_path: Path) -> Callable[[int, int], str]:
     """Files of some of the demo's 20 jobs."""
     documents = list(yaml.safe_load_all((ROOT / "deploy" / "demo" / "2-jobs.yaml").read_text()))
+    for each in documents:
+        each["metadata"]["labels"][TEAM] = "research"
 
     def write(first: int, end: int) -> str:
         path = tmp_path / f"jobs-{first}.yaml"
@@ -115,6 +117,16 @@ def jobs(tmp_path: Path) -> Callable[[int, int], str]:
 
     return write
 
+
+TEAM = "example.com/team"
+COPYING = {
+    "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+    "kind": "Configuration",
+    "featureGates": {"CustomMetricLabels": True},
+    "integrations": {"labelKeysToCopy": [TEAM]},
+    "metrics": {"customLabels": [{"name": "tier", "sourceKind": "Workload", "trackedValues": ["gold"]}]},
+}
+"""Kueue's Configuration with settings that the earlier version does not know."""
 
 UNPLACED = ("--kube-scheduler-config", "none")
 CLUSTER = str(ROOT / "deploy" / "demo" / "1-cluster.yaml")
@@ -167,3 +179,50 @@ async def test_a_version_that_cannot_go_back_says_so_and_harms_nothing(
         present.do("apply", "-f", jobs(8, 12))
         await present.finished(12)
         present.do("audit")
+
+
+def copied(version: Version) -> dict[str, bool]:
+    """The Workloads by their jobs, and whether each has the label of its job's team."""
+    listed = items(version.run("get", "workloads", "-A", "-o", "json").stdout)
+    return {each["metadata"]["ownerReferences"][0]["name"]: TEAM in each["metadata"]["labels"] for each in listed}
+
+
+async def test_a_version_that_does_not_know_a_setting_goes_on_without_it(
+    tmp_path: Path, jobs: Callable[[int, int], str]
+) -> None:
+    """
+    By the configuration in the log, as far as it knows that; the file itself it refuses, by the name of the field.
+
+    Its audit finds one message of the feed that it cannot make itself: that with the settings. Back in the present
+    version the file in the log counts as before, and no state of the earlier one, which lacks the settings, is used.
+    """
+    file = tmp_path / "kueue-config.yaml"
+    file.write_text(yaml.safe_dump(COPYING))
+    earlier = Version(sources(SUBJECT_FOR_EACH, tmp_path / "earlier"), tmp_path / "cell")
+    present = Version(ROOT / "components", tmp_path / "cell")
+    files = [jobs(*each) for each in ((0, 4), (4, 8), (8, 12))]
+    async with present.up(*UNPLACED, "--config", str(file)):
+        present.do("apply", "-f", CLUSTER, "-f", files[0])
+        await present.finished(4)
+        before = copied(present)
+        assert list(before.values()) == [True] * 4
+    refused = earlier.run("up", "--config", str(file))
+    assert refused.returncode != 0
+    assert "featureGates.CustomMetricLabels" in refused.stderr
+    async with earlier.up():
+        earlier.do("apply", "-f", files[1])
+        await earlier.finished(8)
+        amid = copied(earlier)
+        assert amid == {job: job in before for job in amid}
+        assert len(amid) == 8
+        found = earlier.run("audit")
+        assert "says of event" in found.stdout
+        assert ": 1 findings" in found.stdout
+    async with present.up(*UNPLACED):
+        present.do("apply", "-f", files[2])
+        await present.finished(12)
+        after = copied(present)
+        assert after == {job: amid.get(job, True) for job in after}
+        assert len(after) == 12
+        present.do("audit")
+        present.do("replay", "--verify")

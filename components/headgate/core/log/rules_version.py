@@ -24,12 +24,12 @@ RULES: Final[Mapping[Producer, int]] = MappingProxyType(
         Producer.SCHEDULER: 4,
         Producer.BINDER: 2,
         Producer.UNGATER: 0,
-        Producer.SNAPSHOTTER: 1,
+        Producer.SNAPSHOTTER: 2,
     }
 )
 
-SNAPSHOTS_SINCE: Final = 1
-"""Before, states left out what a configuration does not set, so their hashes differed."""
+SNAPSHOTS_SINCE: Final = 2
+"""Before, states left out what a configuration does not set, or has copied, so their hashes differed."""
 CYCLES_SINCE: Final = 0
 WAITING_CYCLES_SINCE: Final = 2
 """As above, for cells in which heads wait before they preempt (`Configuration.preemption_waits`)."""

@@ -43,13 +43,14 @@ from headgate.events.remedy import REMEDY
 _LOG: Final = logging.getLogger(__name__)
 
 VERSION: Final = importlib.metadata.version("headgate")
-FORMAT: Final = 3
+FORMAT: Final = 4
 """
 The version of the blob's layout and of the required content of its tables.
 
 The tables are read by field name, so they may grow without a new format, unless a state without the new field would not
 be that of the log: 2 has the log hashes that attestations are compared with, 3 references to jobs with their group and
-kind.
+kind, 4 the settings and the labels that a configuration has copied, and the Workloads that pods name. An older version
+that goes on with a newer one's log leaves such fields out of its state.
 """
 
 
