@@ -100,7 +100,7 @@ def test_a_run_whose_extender_binds_finishes_all_work_and_agrees_with_its_replay
         return 200, msgspec.json.encode({"Error": "" if said.status == 201 else said.json()["message"]})
 
     extender = {"urlPrefix": url, "bindVerb": "binding", "ignorable": ignorable}
-    plan = scenario(seed)
+    plan = scenario(seed, placing=True)
     run = Run(plan, faults_of(seed), seed, placing={**SCHEDULER_CONFIGURATION, "extenders": [extender]})
     run.world.extenders[url] = answer
     run.play()
