@@ -286,6 +286,23 @@ class PodNominated(EventBase, frozen=True, tag="pod.nominated"):
     scan_start: int = 0
 
 
+class PodGroupTried(EventBase, frozen=True, tag="podgroup.tried"):
+    """
+    Appended by the scheduler when it has decided the pods of a PodGroup together, before what it has decided of each.
+
+    `pods` are those that had no node, in the order in which they were tried, `group` is `namespace/name`. `scheduled`,
+    `reason` and `message` are those of the condition PodGroupScheduled. An attempt without news is not recorded.
+    """
+
+    group: str
+    uid: Uid
+    pods: tuple[PodKey, ...]
+    scan_start: int = 0
+    scheduled: bool = False
+    reason: str = ""
+    message: str = ""
+
+
 class PodsOfDomain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The pods that get one topology domain, with their uids. `values` has its value of each level."""
 
@@ -322,5 +339,6 @@ Decision = (
     | PodUnschedulable
     | PodTried
     | PodNominated
+    | PodGroupTried
     | PodsAssigned
 )

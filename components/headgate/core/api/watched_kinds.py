@@ -43,4 +43,5 @@ KIND_OF: Final[Mapping[str, str]] = {
     "resourceclaims": "ResourceClaim",
     "resourceslices": "ResourceSlice",
     "deviceclasses": "DeviceClass",
+    "podgroups": "PodGroup",
 }

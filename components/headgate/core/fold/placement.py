@@ -15,13 +15,22 @@ from headgate.core.fold.extenders import forget
 from headgate.core.kubernetes.pod_manifests import SCHEDULER_ERROR, ShownPod, shown_pod
 from headgate.core.state.handlers import EventHandlers
 from headgate.core.state.manifests import PODS, pod_of
-from headgate.core.state.tables import PlacementRecord, PlacementVerdict, PostFilterWrite, State, Tries, write_key
+from headgate.core.state.tables import (
+    PlacementRecord,
+    PlacementVerdict,
+    PodGroupRecord,
+    PostFilterWrite,
+    State,
+    Tries,
+    write_key,
+)
 from headgate.events import decisions, effects, facts
 from headgate.events.commit import Commit
 from headgate.events.ids import PodKey, Seq, Uid, UnixMs
 
 NODES: Final = "nodes"
-"""A resource."""
+POD_GROUPS: Final = "podgroups"
+"""Resources."""
 
 _NO_POD: Final = ShownPod()
 
@@ -36,6 +45,7 @@ def _configuration_observed(
         state.objects.clear()
         state.placements.clear()
         state.post_filter_writes.clear()
+        state.pod_groups.clear()
 
 
 # --- objects -------------------------------------------------------------------------------------------------------
@@ -56,6 +66,8 @@ def _object_deleted(state: State, event: facts.ObjectDeleted, commit: Commit, se
         forget(state, PodKey(event.name))
         state.placements.pop(PodKey(event.name), None)
         _help_no_more(state, PodKey(event.name))
+    elif event.resource == POD_GROUPS:
+        state.pod_groups.pop(event.name, None)
     elif state.post_filter_writes:
         _overtaken(state, event)
     objects = state.objects.get(event.resource, {})
@@ -232,6 +244,17 @@ def _put_off(record: PlacementRecord, at_ms: UnixMs) -> None:
         record.tries = replace(record.tries, errors=record.tries.errors + 1, at_ms=at_ms)
 
 
+def _group_tried(state: State, event: decisions.PodGroupTried, commit: Commit, seq: Seq) -> None:
+    record = state.pod_groups.get(event.group)
+    if record is not None and record.uid == event.uid and record.scheduled and not event.scheduled:
+        # A group that was placed once remains so, whatever becomes of pods that came later.
+        return
+    if event.group in state.objects.get(POD_GROUPS, {}):
+        state.pod_groups[event.group] = PodGroupRecord(
+            uid=event.uid, scheduled=event.scheduled, reason=event.reason, message=event.message
+        )
+
+
 def _nominated(state: State, event: decisions.PodNominated, commit: Commit, seq: Seq) -> None:
     forget(state, event.pod)
     record = _pending(state, event.pod, event.uid)
@@ -301,6 +324,7 @@ HANDLERS = (
     .on(decisions.PodUnschedulable, _unschedulable)
     .on(decisions.PodTried, _tried)
     .on(decisions.PodNominated, _nominated)
+    .on(decisions.PodGroupTried, _group_tried)
     .on(effects.PodBound, _bound)
     .on(effects.PodBindRejected, _bind_rejected)
     .on(effects.PodPreempted, _preempted)

@@ -183,7 +183,7 @@ class _Search:
     def _on_nominated_node(self, outcome: PreFilterOutcome) -> PlacementAttempt | None:
         """The pod on the node that it is nominated to, which is looked at before all others; None if it is refused."""
         node = self._cluster.node(self._cycle.pod.nominated_node_name)
-        if node is None:
+        if node is None or (self._scan.is_part and node.row not in self._scan.order):
             return None
         status = self._framework.filter_with_nominated(self._cycle, node)
         if not status.is_success:
@@ -208,6 +208,8 @@ class _Search:
             rows, absent = self._scan.order, unresolvable()
         else:
             rows = self._cluster.columns.rows_of(outcome.nodes)
+            if self._scan.is_part:
+                rows = rows[np.isin(rows, self._scan.order)]
             plugins = " ".join(sorted(outcome.narrowing))
             absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{plugins}]")
         if not len(rows):

@@ -15,6 +15,7 @@ import numpy as np
 
 from headgate.core.placement.arrays import Rows
 from headgate.core.placement.columns import Columns
+from headgate.core.placement.groups import PodGroups
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.nodes import NodeObject
 from headgate.core.placement.pods import PodInfo, Shapes
@@ -85,6 +86,7 @@ class PlacementCluster:
         self.shapes = Shapes()
         self.columns = Columns()
         self.pods: dict[str, PodInfo] = {}
+        self.groups = PodGroups()
         self.node_journal = RowJournal()
         """Rows whose Node object has changed."""
         self.pod_journal = RowJournal()
@@ -206,6 +208,7 @@ class PlacementCluster:
             self.nominate(pod.key, "")
             return
         self.pods[pod.key] = pod
+        self.groups.add(pod)
         if pod.node_name:
             self.nominate(pod.key, "")
             self._put_on(pod)
@@ -257,7 +260,10 @@ class PlacementCluster:
 
     def _take_off(self, key: str) -> PodInfo | None:
         pod = self.pods.pop(key, None)
-        if pod is None or not pod.node_name:
+        if pod is None:
+            return None
+        self.groups.remove(pod)
+        if not pod.node_name:
             return pod
         info = self.node(pod.node_name)
         if info is None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from headgate.core.kubernetes.merge_patch import is_applied, merge_patched, removals
 from headgate.core.kubernetes.pod_manifests import SCHEDULER_ERROR, shown_node
+from headgate.core.placement.arrays import Rows
 from headgate.core.placement.attempt import PlacementAttempt, attempt
 from headgate.core.placement.configuration.profiles import Profiles, Registry, read_profiles
 from headgate.core.placement.extenders.calls import NO_ANSWERS
@@ -27,6 +28,7 @@ from headgate.core.placement.framework.runtime import Framework
 from headgate.core.placement.framework.status import Code, PluginStatus
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.objects.kinds import OTHERS, PODS
+from headgate.core.placement.plugins.gang_scheduling import NAME as GANG_SCHEDULING
 from headgate.core.placement.plugins.registry import REGISTRY
 from headgate.core.placement.plugins.volume_binding import NAME as VOLUME_BINDING
 from headgate.core.placement.plugins.volume_binding import VolumeBindingArgs
@@ -77,6 +79,13 @@ class PodDecision(msgspec.Struct, frozen=True):
     asks: tuple[ExtenderAsk, ...] = ()
 
 
+class ChosenNode(msgspec.Struct, frozen=True):
+    """A node for a pod, as it is to be recorded, and what the plugins at Permit say: Success or Wait."""
+
+    event: decisions.PodPlaced
+    permit: PluginStatus
+
+
 class PlacementDecider:
     """Decides pods on a state. Raises ConfigurationError when its KubeSchedulerConfiguration cannot be used."""
 
@@ -101,10 +110,12 @@ class PlacementDecider:
             return None
         return pod
 
-    def attempted(self, pod: PodInfo, scan_start: int) -> PlacementAttempt:
-        """An attempt to place a pod, of which nothing is supposed."""
+    def attempted(self, pod: PodInfo, scan_start: int, within: Rows | None = None) -> PlacementAttempt:
+        """An attempt to place a pod, of which nothing is supposed; with `within` on some nodes only."""
         framework = self.frameworks[pod.spec.scheduler_name]
         scan = self.view.cluster.index(NodeOrder).scan(scan_start, self.profiles.percentage_of(framework.profile))
+        if within is not None:
+            scan = replace(scan, order=within, is_part=True)
         return attempt(framework, pod, scan, self._answers_of(PodKey(pod.key)))
 
     def _answers_of(self, key: PodKey) -> Mapping[str, ExtenderAnswer]:
@@ -123,16 +134,16 @@ class PlacementDecider:
         if made.node:
             node = self.view.cluster.node(made.node)
             assert node is not None, f"{made.node} is gone"
-            placed = self._place(framework, made.cycle, node, scan_start, scanned)
-            if isinstance(placed, decisions.PodPlaced):
-                changes = self._suppose((placed,))
-                return PodDecision((placed,), True, (), (), next_start, tuple(changes))
-            refused, nominations = placed, self._nominations(pod, "", None, scan_start)
+            chosen = self.choose(framework, made.cycle, node, scan_start, scanned)
+            if isinstance(chosen, ChosenNode):
+                changes = self.suppose_all((chosen.event,))
+                return PodDecision((chosen.event,), True, (), (), next_start, tuple(changes))
+            refused, nominations = chosen, self.nominations(pod, "", None, scan_start)
         else:
             refused = refused_of(made)
-            nominations = self._nominations(pod, made.nominated, made.post_filtered, scan_start)
-        events: tuple[PlacementEvent, ...] = (*self._verdict(pod, refused, scan_start, scanned), *nominations)
-        changes = self._suppose(events)
+            nominations = self.nominations(pod, made.nominated, made.post_filtered, scan_start)
+        events: tuple[PlacementEvent, ...] = (*self.verdict(pod, refused, scan_start, scanned), *nominations)
+        changes = self.suppose_all(events)
         return PodDecision(events, False, refused.rejectors, refused.pending, next_start, tuple(changes))
 
     def refuse_unreadable(self, key: PodKey) -> tuple[decisions.PodUnschedulable, ...]:
@@ -154,25 +165,33 @@ class PlacementDecider:
 
     # --- pods that got a node --------------------------------------------------------------------------------------
 
-    def _place(
-        self, framework: Framework, cycle: PlacementCycle, node: NodeInfo, scan_start: int = 0, scanned: int = 0
-    ) -> decisions.PodPlaced | PodRefused:
-        """Reserve, Permit, and what is to be written before the pod is bound."""
+    def choose(
+        self,
+        framework: Framework,
+        cycle: PlacementCycle,
+        node: NodeInfo,
+        scan_start: int = 0,
+        scanned: int = 0,
+        *,
+        in_group: bool = False,
+    ) -> ChosenNode | PodRefused:
+        """
+        Reserve, Permit, and what is to be written before the pod is bound.
+
+        `in_group`: the pods of its group are decided together, so it need not be held back for them.
+        """
         pod, cluster = cycle.pod, self.view.cluster
         reserved = framework.binding.reserve(cycle, node)
         if not reserved.status.is_success:
             return refused_by(reserved.status)
         permission = framework.binding.permit(cycle, node)
-        if permission.waits_ms_max:
-            return decisions.PodPlaced(
-                pod=PodKey(pod.key),
-                uid=Uid(pod.uid),
-                node=node.name,
-                scan_start=scan_start,
-                waits_ms=max(1, min(permission.waits_ms_max.values())),
-                scanned=scanned,
-            )
-        if not permission.status.is_success:
+        waits_ms = [ms for name, ms in permission.waits_ms_max.items() if not (in_group and name == GANG_SCHEDULING)]
+        placed = decisions.PodPlaced(
+            pod=PodKey(pod.key), uid=Uid(pod.uid), node=node.name, scan_start=scan_start, scanned=scanned
+        )
+        if waits_ms:
+            return ChosenNode(replace(placed, waits_ms=max(1, min(waits_ms))), permission.status)
+        if permission.status.code not in (Code.SUCCESS, Code.WAIT):
             return refused_by(permission.status)
         before = [(each, cluster.objects(each.kind).get(each.key)) for each in reserved.assumed]
         for assumed, _ in before:
@@ -182,18 +201,11 @@ class PlacementDecider:
             cluster.put(assumed.kind, assumed.key, found)
         if said.status.code not in (Code.SUCCESS, Code.WAIT):
             return refused_by(said.status)
-        return decisions.PodPlaced(
-            pod=PodKey(pod.key),
-            uid=Uid(pod.uid),
-            node=node.name,
-            scan_start=scan_start,
-            writes=patches(said.writes),
-            scanned=scanned,
-        )
+        return ChosenNode(replace(placed, writes=patches(said.writes)), permission.status)
 
     # --- pods that did not -----------------------------------------------------------------------------------------
 
-    def _verdict(
+    def verdict(
         self, pod: PodInfo, refused: PodRefused, scan_start: int, scanned: int
     ) -> tuple[decisions.PodUnschedulable, ...]:
         """The verdict, unless the log has it; if there are answers of extenders, it ends what they are for."""
@@ -224,7 +236,7 @@ class PlacementDecider:
             for write in writes
         )
 
-    def _nominations(
+    def nominations(
         self, pod: PodInfo, nominated: str | None, helped: PostFiltered | None, scan_start: int
     ) -> tuple[PlacementEvent, ...]:
         """The nomination, unless the log has it, and what others lose by it: their nominations, or nodes to come."""
@@ -295,7 +307,7 @@ class PlacementDecider:
 
     def suppose(self, event: PlacementEvent) -> list[PlacementChange]:
         """The view as if an event were folded."""
-        return self._suppose((event,))
+        return self.suppose_all((event,))
 
     def forget(self) -> list[PlacementChange]:
         """Drop what is supposed: the log does not have it."""
@@ -312,14 +324,14 @@ class PlacementDecider:
         cycle = framework.cycle(pod)
         framework.pre_filter(cycle)
         if record.waits_ms:
-            placed = self._place(framework, cycle, node)
-            if isinstance(placed, PodRefused):
-                return _withdrawn(pod, record, placed)
-            if not placed.waits_ms or not is_late:
-                return None if placed.waits_ms else placed
+            chosen = self.choose(framework, cycle, node)
+            if isinstance(chosen, PodRefused):
+                return _withdrawn(pod, record, chosen)
+            if not chosen.event.waits_ms or not is_late:
+                return None if chosen.event.waits_ms else chosen.event
             why = outwaited(record, framework.binding.permit(cycle, node).waits_ms_max)
             # Those that would have waited least have let the pod go; the others may wait on.
-            return _withdrawn(pod, record, why) if why is not None else placed
+            return _withdrawn(pod, record, why) if why is not None else chosen.event
         is_written = all(self._is_written(write) for write in record.writes)
         said = framework.binding.pre_bind(cycle, node) if is_written else PreBound(PluginStatus(Code.WAIT))
         if said.status.code == Code.WAIT:
@@ -344,7 +356,7 @@ class PlacementDecider:
         record = self.view.record_of(key)
         return record if record is not None and record.uid == uid else PlacementRecord(uid=uid)
 
-    def _suppose(self, events: Iterable[PlacementEvent]) -> list[PlacementChange]:
+    def suppose_all(self, events: Iterable[PlacementEvent]) -> list[PlacementChange]:
         """The view as if these events were folded."""
         changes: list[PlacementChange] = []
         for event in events:

@@ -204,6 +204,21 @@ class Queue:
             return Popped(queued, place)
         return None
 
+    def pop_also(self, pod: PodInfo) -> QueuedPod | None:
+        """
+        Take a pod of a group whose head was popped, wherever it waits (PopSpecificPod).
+
+        None if a PreEnqueue plugin keeps it out, or it does not wait. The attempt ends with `failed` or `done`.
+        """
+        self.activate(pod)
+        queued = self._pods.get(pod.key)
+        if queued is None or queued.place != Place.ACTIVE or queued.pod in self._in_flight:
+            return None
+        self._take_out(queued)
+        queued.attempts += 1
+        self._in_flight.start(queued)
+        return queued
+
     def failed(
         self, queued: QueuedPod, rejectors: tuple[str, ...], pending: tuple[str, ...], now_ms: UnixMs
     ) -> Place | None:

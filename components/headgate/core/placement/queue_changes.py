@@ -8,11 +8,14 @@ the change amounts to and which pods they have moved. Source: pkg/scheduler/even
 from typing import Any, NamedTuple
 
 from headgate.core.placement.framework.events import UPDATE, ActionType, EventResource
+from headgate.core.placement.groups import group_of
 from headgate.core.placement.objects.nodes import NodeObject
+from headgate.core.placement.plugins.gang_scheduling import NAME as GANG_SCHEDULING
 from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.queue import Move, Queue
 from headgate.core.placement.queue_events import (
     ASSIGNED_POD_GONE,
+    POD_APPEARED,
     POD_ASSIGNED,
     ClusterEvent,
     node_updates,
@@ -74,7 +77,14 @@ def object_changed(queue: Queue, resource: EventResource, old: Any, new: Any, no
 
 def _come(queue: Queue, old: PodInfo | None, new: PodInfo, now_ms: UnixMs) -> list[Noticed]:
     if not new.node_name:
-        return [Noticed(None, queue.add(new, now_ms))] if queue.is_ours(new) else []
+        if not queue.is_ours(new):
+            return []
+        noticed = [Noticed(None, queue.add(new, now_ms))]
+        waiting = queue.get(new.key)
+        if group_of(new) and (waiting is None or waiting.gated_by != GANG_SCHEDULING):
+            # It may be the one that the others of its group wait for. If it is kept out itself, they are too.
+            noticed.append(_notice(queue, POD_APPEARED, None, new, now_ms))
+        return noticed
     noticed = [_notice(queue, POD_ASSIGNED, None, new, now_ms)]
     if old is not None and queue.is_ours(old):
         noticed.append(Noticed(None, queue.remove(old)))

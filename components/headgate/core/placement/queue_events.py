@@ -54,6 +54,7 @@ class ClusterEvent(msgspec.Struct, frozen=True):
 
 _PODS: Final = (EventResource.ASSIGNED_POD, EventResource.UNSCHEDULED_POD)
 
+POD_APPEARED: Final = ClusterEvent(EventResource.UNSCHEDULED_POD, ActionType.ADD)
 POD_ASSIGNED: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD)
 ASSIGNED_POD_GONE: Final = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(EventResource.ANY, ALL, "UnschedulableTimeout")

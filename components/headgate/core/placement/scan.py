@@ -28,12 +28,14 @@ class Scan(msgspec.Struct, frozen=True):
     A scan: `order` are all rows, `start` is the place in it where the scan begins.
 
     `ranks` is per row the place of the node's name among all names; `percentage` of nodes to score, 0 to adapt.
+    `is_part`: `order` are some rows, and no other node may be taken.
     """
 
     order: Rows
     ranks: Ints
     start: int
     percentage: int
+    is_part: bool = False
 
 
 class NodeOrder:

@@ -115,6 +115,17 @@ class PlacementView:
         self._supposed[key] = record
         return self._follow(key)
 
+    def supposed_of(self, key: PodKey) -> PlacementRecord | None:
+        """What is supposed of a pod."""
+        return self._supposed.get(key)
+
+    def take_back(self, key: PodKey, before: PlacementRecord | None) -> list[PlacementChange]:
+        """Suppose of a pod what was supposed before (`supposed_of`)."""
+        if before is not None:
+            return self.suppose(key, before)
+        self._supposed.pop(key, None)
+        return self._follow(key)
+
     def forget(self) -> list[PlacementChange]:
         """Drop what is supposed: the log does not have it."""
         supposed, self._supposed = list(self._supposed), {}

@@ -478,6 +478,15 @@ class PostFilterWrite(Note, frozen=True):
     write: ObjectPatch
 
 
+class PodGroupRecord(Note, frozen=True):
+    """What became of a PodGroup when its pods were decided together, as its condition PodGroupScheduled is to say."""
+
+    uid: Uid
+    scheduled: bool = False
+    reason: str = ""
+    message: str = ""
+
+
 def write_key(kind: str, name: str) -> str:
     """The key of `Tables.post_filter_writes`."""
     return f"{kind}/{name}"
@@ -686,6 +695,8 @@ class Tables(Record):
     """At which node, counted in the order of the nodes, the next search for a node for a pod begins."""
     post_filter_writes: dict[str, PostFilterWrite] = {}
     """By `<kind>/<name>` of the object, for as long as it has not changed: one each, the last that was decided."""
+    pod_groups: dict[str, PodGroupRecord] = {}
+    """By `<namespace>/<name>` of the PodGroup, while it exists: the last attempt that brought news."""
     extender_answers: dict[PodKey, dict[str, ExtenderAnswer]] = {}
     """By pod that is to be placed: what extenders have answered about it, by `request`."""
 

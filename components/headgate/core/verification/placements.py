@@ -12,7 +12,7 @@ The nodes that the binder chose in former versions are not decided again; its bi
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Final
 
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from headgate.core.config.fields import ConfigurationError
 from headgate.core.log.rules_version import BINDINGS_SINCE, PLACEMENT_PARTS_SINCE, PLACEMENTS_SINCE, decides_alike
 from headgate.core.placement.configuration.profiles import Registry
 from headgate.core.placement.deciding import PlacementDecider, PlacementEvent
+from headgate.core.placement.group_deciding import decide_group
 from headgate.core.placement.plugins.registry import REGISTRY
 from headgate.core.placement.view import OfPlacement, PlacementFact
 from headgate.core.state.tables import State
@@ -34,6 +35,7 @@ from headgate.events.ids import Seq, Uid, UnixMs
 from headgate.events.registry import Event
 
 PLACEMENT_EVENTS: Final = (
+    decisions.PodGroupTried,
     decisions.PodPlaced,
     decisions.PodPrepared,
     decisions.PodWithdrawn,
@@ -42,6 +44,9 @@ PLACEMENT_EVENTS: Final = (
 )
 """What the scheduler decides about pods, in commits of their own."""
 _REMAKE: Final = (SchedulerConfigurationObserved, ObjectQuarantined, ObjectReleased)
+
+
+Decided = PlacementEvent | decisions.PodGroupTried
 
 
 class PlacementCheck:
@@ -56,8 +61,8 @@ class PlacementCheck:
         self._knows = {Producer.SCHEDULER: False, Producer.BINDER: False}
         self._has_parts = False
         """Whether the decisions of this term have all their parts (`PLACEMENT_PARTS_SINCE`)."""
-        self._due: dict[Seq, tuple[UnixMs, list[PlacementEvent]]] = {}
-        self._made: dict[Seq, list[PlacementEvent | None] | None] = {}
+        self._due: dict[Seq, tuple[UnixMs, list[Decided]]] = {}
+        self._made: dict[Seq, list[Decided | None] | None] = {}
         """What was decided again, at which position; None where the configuration cannot be read here."""
         self._chosen: dict[Uid, str] = {}
         """The node of each placed pod whose binding is not in the log yet."""
@@ -66,7 +71,7 @@ class PlacementCheck:
         """See `Check`."""
         if logged.commit.producer is not Producer.SCHEDULER:
             return
-        events: list[PlacementEvent] = [event for event in logged.commit.events if isinstance(event, PLACEMENT_EVENTS)]
+        events: list[Decided] = [event for event in logged.commit.events if isinstance(event, PLACEMENT_EVENTS)]
         if events:
             self._due[logged.commit.decided_at] = logged.commit.time_ms, events
 
@@ -94,18 +99,18 @@ class PlacementCheck:
             if isinstance(event, PlacementFact | OfPlacement):
                 self._decider.view.on_event(event)
 
-    def _decide_again(
-        self, state: State, time_ms: UnixMs, recorded: Sequence[PlacementEvent]
-    ) -> list[PlacementEvent | None] | None:
+    def _decide_again(self, state: State, time_ms: UnixMs, recorded: Sequence[Decided]) -> list[Decided | None] | None:
         """What is decided in the place of some recorded events; None for an event that nothing is decided for."""
         if self._decider is None:
             try:
                 self._decider = PlacementDecider(state, self._registry)
             except ConfigurationError:
                 return None
-        made: list[PlacementEvent | None] = []
+        made: list[Decided | None] = []
         while len(made) < len(recorded):
-            made.extend(_decided(self._decider, recorded[len(made)], time_ms) or (None,))
+            again = _decided(self._decider, recorded[len(made)], time_ms) or (None,)
+            paired = zip_longest(again, recorded[len(made) : len(made) + len(again)])
+            made.extend(_counted_as(event, each) for each, event in paired)
         self._decider.forget()
         return made if self._has_parts else [_without_parts(each) for each in made]
 
@@ -152,14 +157,20 @@ class PlacementCheck:
         for index, made in zip_longest(places, again[: len(places)]):
             event = commit.events[index]
             if made != event:
-                what = f"what was decided about pod {event.pod} at {commit.decided_at}"  # type: ignore[union-attr]
+                what = f"what was decided about {_subject_of(event)} at {commit.decided_at}"
                 replayed = encode_event(made).decode() if made is not None else ""
                 yield _difference(what, Position(logged.seq, index), event, replayed)
                 return
 
 
-def _decided(decider: PlacementDecider, event: PlacementEvent, time_ms: UnixMs) -> Sequence[PlacementEvent]:
+def _decided(decider: PlacementDecider, event: Decided, time_ms: UnixMs) -> Sequence[Decided]:
     """What is decided where an event was recorded, and supposed for what comes after it."""
+    if isinstance(event, decisions.PodGroupTried):
+        pods = [pod for key in event.pods if (pod := decider.pod_to_place(key)) is not None]
+        if not pods:
+            return ()
+        decided = decide_group(decider, event.group, pods, event.scan_start)
+        return (decided.tried, *chain.from_iterable(decided.by_pod.values()))
     if decider.is_waiting(event.pod):
         again = decider.follow_up(event.pod, time_ms)
         if again is None:
@@ -173,10 +184,10 @@ def _decided(decider: PlacementDecider, event: PlacementEvent, time_ms: UnixMs) 
     pod = decider.pod_to_place(event.pod)
     if pod is None or isinstance(event, decisions.PodPrepared | decisions.PodWithdrawn):
         return ()
-    return [_counted_as(event, made) for made in decider.decide(pod, event.scan_start).events]
+    return decider.decide(pod, event.scan_start).events
 
 
-def _counted_as(event: PlacementEvent, made: PlacementEvent) -> PlacementEvent:
+def _counted_as(event: Decided | None, made: Decided | None) -> Decided | None:
     """What is decided again, with the numbers of attempts as recorded: not all attempts are."""
     match event, made:
         case decisions.PodUnschedulable(), decisions.PodUnschedulable():
@@ -187,7 +198,13 @@ def _counted_as(event: PlacementEvent, made: PlacementEvent) -> PlacementEvent:
             return made
 
 
-def _without_parts(event: PlacementEvent | None) -> PlacementEvent | None:
+def _subject_of(event: Event) -> str:
+    if isinstance(event, decisions.PodGroupTried):
+        return f"PodGroup {event.group}"
+    return f"pod {event.pod}" if isinstance(event, PlacementEvent) else ""
+
+
+def _without_parts(event: Decided | None) -> Decided | None:
     match event:
         case decisions.PodUnschedulable():
             return replace(event, writes=(), scanned=0)

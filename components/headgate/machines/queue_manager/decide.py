@@ -112,6 +112,7 @@ _Unheard = (
     | decisions.PodUnschedulable
     | decisions.PodTried
     | decisions.PodNominated
+    | decisions.PodGroupTried
     | effects.LeaderElected
     | effects.PodBound
     | effects.PodBindRejected

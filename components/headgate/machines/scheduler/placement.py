@@ -17,6 +17,7 @@ until the answers are in the log, each by a commit of its own; then it is tried 
 Nothing exists of this while the log has no KubeSchedulerConfiguration. One that cannot be used is set aside like every
 object that a machine fails over.
 """
+# Over 400 lines: one part of the machine; its methods share the queue, the view and the pods that are in flight.
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -33,6 +34,8 @@ from headgate.core.placement.configuration.profiles import Registry
 from headgate.core.placement.deciding import PlacementDecider, PlacementEvent
 from headgate.core.placement.extenders.requests import ExtenderAsk
 from headgate.core.placement.framework.events import EventResource
+from headgate.core.placement.group_deciding import decide_group
+from headgate.core.placement.groups import group_of
 from headgate.core.placement.objects.kinds import NODES, PODS
 from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.queue import Queue
@@ -57,7 +60,7 @@ _RESOURCES: Final = {each.value.rpartition("/")[2]: each for each in EventResour
 """By kind: what its events are called."""
 
 
-SchedulerEvent = PlacementEvent | decisions.PodTried
+SchedulerEvent = PlacementEvent | decisions.PodTried | decisions.PodGroupTried
 """What the scheduler appends about pods."""
 
 
@@ -273,10 +276,15 @@ class _Running:
         attempts = 0
         asks: tuple[ExtenderAsk, ...] = ()
         while attempts < ATTEMPTS_MAX and not asks and (queued := self._next()) is not None:
-            attempts += 1
-            made, asks = self._try(queued)
+            group = group_of(queued.pod)
+            if group:
+                made, tried = self._try_group(group, queued)
+                attempts += tried
+            else:
+                made, asks = self._try(queued)
+                attempts += 1
             events += made
-        if attempts == ATTEMPTS_MAX or self._unreadable:
+        if attempts >= ATTEMPTS_MAX or self._unreadable:
             return PlacementStep(tuple(events), wake_ms=self._now_ms)
         pod = self._asking_pod()
         # What is decided is in the log before anybody is asked about what it leaves.
@@ -337,6 +345,39 @@ class _Running:
         for event in events:
             self._tell(self._decider.suppose(event))
         return events
+
+    def _try_group(self, group: str, head: QueuedPod) -> tuple[tuple[SchedulerEvent, ...], int]:
+        """Try the pods of a group that wait, together: what is to be appended, and how many pods were tried."""
+        taken = [head]
+        for key, member in sorted(self._view.cluster.groups.members(group).items()):
+            if key != head.pod.key and not member.node_name and (found := self._queue.pop_also(member)) is not None:
+                taken.append(found)
+        pods: dict[str, tuple[QueuedPod, PodInfo]] = {}
+        # Those that were tried first have been tried most often.
+        for queued in sorted(taken, key=lambda each: (-each.pod.priority, -each.attempts, each.pod.key)):
+            key = PodKey(queued.pod.key)
+            pod = self._decider.pod_to_place(key)
+            if pod is None or is_aside(self._state, PODS.kind, key, Producer.SCHEDULER):
+                self._queue.done(queued)
+            else:
+                pods[key] = queued, pod
+        if not pods:
+            return (), len(taken)
+        with about(PODS.kind, next(iter(pods))):
+            decided = decide_group(self._decider, group, [pod for _, pod in pods.values()], self._scan_start)
+        self._scan_start = decided.next_start
+        events: list[SchedulerEvent] = []
+        for key, (queued, _) in pods.items():
+            of_pod = decided.by_pod.get(key, ())
+            if any(isinstance(event, decisions.PodPlaced) for event in of_pod):
+                self._queue.done(queued)
+                self._placed[PodKey(key)] = queued
+            else:
+                # Events do not bring back the pods of a group: they are tried again after a pause.
+                self._queue.failed(queued, (), (), self._now_ms)
+            events += self._counted(queued, of_pod)
+        self._tell(decided.changes)
+        return ((decided.tried, *events) if any(decided.by_pod.values()) else tuple(events)), len(taken)
 
     def _try(self, queued: QueuedPod) -> tuple[tuple[SchedulerEvent, ...], tuple[ExtenderAsk, ...]]:
         """Try a pod: what is to be appended, or what extenders have to be asked first."""

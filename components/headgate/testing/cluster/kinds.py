@@ -118,6 +118,14 @@ KINDS: Final[tuple[Kind, ...]] = (
     _devices("ResourceClaimTemplate", "resourceclaimtemplates", namespaced=True),
     _devices("ResourceSlice", "resourceslices", generation=True),
     _core(
+        "PodGroup",
+        "podgroups",
+        group="scheduling.k8s.io",
+        version="v1alpha2",
+        subresources=("status",),
+        generation=True,
+    ),
+    _core(
         "CustomResourceDefinition",
         "customresourcedefinitions",
         group="apiextensions.k8s.io",

@@ -40,9 +40,10 @@ DEFAULTS: Final = PluginSet(
         PluginReference(name="ImageLocality", weight=1),
         PluginReference(name="DefaultBinder"),
         PluginReference(name="NodeDeclaredFeatures"),
+        PluginReference(name="GangScheduling"),
     )
 )
-"""The default plugins, all under MultiPoint."""
+"""The default plugins, all under MultiPoint. GangScheduling is one with the feature gate of the same name."""
 
 POINTS: Final[Mapping[str, str]] = {
     "preEnqueue": "pre_enqueue",

@@ -73,6 +73,7 @@ class BindingPoints:
     def permit(self, cycle: PlacementCycle, node: NodeInfo) -> Permission:
         """Whether the pod may be bound now, or what it has to wait for."""
         waits: dict[str, int] = {}
+        said: tuple[str, ...] = ()
         for plugin in self._permits:
             try:
                 answer = asked(plugin.name, "Permit", Permitted, plugin.permit, cycle, node)
@@ -80,9 +81,10 @@ class BindingPoints:
                 return Permission(failure.status)
             if answer.status.code == Code.WAIT:
                 waits[plugin.name] = min(answer.wait_ms_max, WAIT_MS_MAX)
+                said = answer.status.reasons
             elif not answer.status.is_success:
                 return Permission(_failure(answer.status, "Permit", plugin.name))
-        return Permission(PluginStatus(Code.WAIT, (_WAITING,)), waits) if waits else Permission()
+        return Permission(PluginStatus(Code.WAIT, (*said, _WAITING)), waits) if waits else Permission()
 
     def pre_bind(self, cycle: PlacementCycle, node: NodeInfo) -> PreBound:
         """What is left to be written, for all plugins together, or to be waited for."""

@@ -13,6 +13,7 @@ import msgspec
 
 from headgate.core.api.watched_kinds import KIND_OF
 from headgate.core.placement.objects.devices import DeviceClass, ResourceClaim, ResourceSlice, supposed_claim
+from headgate.core.placement.objects.groups import PodGroupObject
 from headgate.core.placement.objects.metadata import read
 from headgate.core.placement.objects.nodes import NodeObject
 from headgate.core.placement.objects.owners import (
@@ -131,6 +132,7 @@ KINDS: Final[Mapping[str, PlacementKind]] = {
         PlacementKind("deviceclasses", DeviceClass, DEVICES, namespaced=False, optional=True),
         PlacementKind("resourceslices", ResourceSlice, DEVICES, namespaced=False, optional=True),
         PlacementKind("resourceclaims", ResourceClaim, DEVICES, optional=True, supposed=supposed_claim),
+        PlacementKind("podgroups", PodGroupObject, "scheduling.k8s.io", optional=True, version="v1alpha2"),
         PlacementKind("pods", PodObject),
     )
 }

@@ -160,6 +160,12 @@ class PodResourceClaim(ApiBranch, frozen=True):
     resource_claim_template_name: str | None = None
 
 
+class PodSchedulingGroup(ApiBranch, frozen=True):
+    """`corev1.PodSchedulingGroup`: the PodGroup, of the pod's namespace, that a pod belongs to."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpecObject(ApiBranch, frozen=True):
     """`corev1.PodSpec`."""
 
@@ -174,6 +180,7 @@ class PodSpecObject(ApiBranch, frozen=True):
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
     priority: int | None = None
     preemption_policy: str | None = None
     scheduler_name: str = ""

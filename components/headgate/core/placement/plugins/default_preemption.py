@@ -19,7 +19,9 @@ from headgate.core.placement.framework.cycle import PlacementCycle
 from headgate.core.placement.framework.events import EventHint
 from headgate.core.placement.framework.plugin import Arguments, NodeStatuses, PluginFactory, PostFiltered
 from headgate.core.placement.framework.status import SUCCESS, Code, PluginStatus, error, unresolvable, unschedulable
+from headgate.core.placement.groups import group_of
 from headgate.core.placement.messages import fit_error
+from headgate.core.placement.objects.groups import PodGroupObject
 from headgate.core.placement.objects.pods import DISRUPTION_TARGET, PREEMPTED
 from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.preemption_dry_run import PreemptionDryRun
@@ -31,6 +33,7 @@ NAME: Final = "DefaultPreemption"
 
 _NEVER: Final = unschedulable("not eligible due to preemptionPolicy=Never.")
 _ENDING: Final = unschedulable("not eligible due to a terminating pod on the nominated node.")
+_CONSTRAINED: Final = unschedulable("not eligible due to placement-based pod group scheduling limitation")
 _NO_CANDIDATE: Final = unschedulable("no candidate node for preemption")
 _NOT_HELPFUL: Final = unresolvable("Preemption is not helpful for scheduling")
 
@@ -87,6 +90,9 @@ class DefaultPreemption:
 
 def _not_eligible(cycle: PlacementCycle, statuses: NodeStatuses) -> PluginStatus | None:
     """Why a pod may not preempt others (PodEligibleToPreemptOthers); None if it may."""
+    found = cycle.cluster.objects(PodGroupObject).get(group_of(cycle.pod))
+    if found is not None and found.spec.scheduling_constraints is not None:
+        return _CONSTRAINED
     pod = cycle.pod
     if pod.spec.preemption_policy == "Never":
         return _NEVER

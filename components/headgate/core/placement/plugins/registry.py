@@ -12,6 +12,7 @@ from headgate.core.placement.plugins import (
     default_binder,
     default_preemption,
     dynamic_resources,
+    gang_scheduling,
     image_locality,
     inter_pod_affinity,
     node_affinity,
@@ -54,5 +55,6 @@ REGISTRY: Final[Mapping[str, PluginFactory]] = {
         volume_restrictions.FACTORY,
         volume_zone.FACTORY,
         node_declared_features.FACTORY,
+        gang_scheduling.FACTORY,
     )
 }

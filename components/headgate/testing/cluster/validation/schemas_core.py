@@ -193,6 +193,8 @@ PodSpec: object
   setHostnameAsFQDN: boolean
   os: any
   schedulingGates: []$Named (map=name)
+  schedulingGroup: object
+    podGroupName: string
   resourceClaims: []$PodResourceClaim (map=name)
   resources: $Resources
   workloadRef: any
@@ -611,6 +613,24 @@ ResourceClaimTemplate: object
   spec*: object
     metadata: $TemplateMetadata
     spec*: $ResourceClaimSpec
+TopologyKey: object
+  key*: string
+PodGroup: object
+  spec*: object
+    podGroupTemplateRef: any
+    schedulingPolicy*: object
+      basic: object
+      gang: object
+        minCount*: integer
+    schedulingConstraints: object
+      topology: []$TopologyKey
+    disruptionMode: string
+    priorityClassName: string
+    priority: integer
+    resourceClaims: any
+  status: object
+    conditions: any
+    resourceClaimStatuses: any
 ResourceSlice: object
   spec*: object
     driver*: string
