@@ -16,8 +16,9 @@ from headgate.adapters.kubernetes.resources import NAMESPACES, NODES, PODS, PRIO
 from headgate.cli.options import SourceOptions
 from headgate.cli.source import Until, commits, open_source
 from headgate.cli.supervisor import Supervisor, UpOptions
-from headgate.events.decisions import PodNominated, PodPlaced, PodPrepared
+from headgate.events.decisions import PodNominated, PodPlaced, PodPrepared, Victim
 from headgate.events.effects import PodPreempted
+from headgate.events.ids import PodKey
 from headgate.events.registry import Event
 from headgate.testing.control_plane import Options, control_plane, find_assets
 
@@ -118,7 +119,8 @@ async def test_a_pod_takes_the_place_of_those_that_their_budget_lets_go(tmp_path
 
         await until(is_placed, lambda: nodes_of(client))
         assert len((await nodes_of(client)).keys() & {*names}) == 3
-        nominated, gone = [], []
+        nominated: list[Victim] = []
+        gone: list[PodKey] = []
         for event in await told(cell, (PodNominated, PodPreempted)):
             if isinstance(event, PodNominated):
                 nominated += event.victims
