@@ -184,8 +184,10 @@ def _apply_element(state: State, event: Event, logged: LoggedCommit, at: EventPa
             return
     match event:
         case LeaderElected():
-            producer = state.producers[logged.commit.producer]
-            producer.holder, producer.rules = event.holder, restricting(logged.commit.producer, event.rules)
+            producer, identity = state.producers[logged.commit.producer], state.identity
+            is_signed = identity is not None and identity.signing == "required"
+            producer.holder = event.holder
+            producer.rules = restricting(logged.commit.producer, event.rules) if is_signed else 0
             state.relisting = state.relisting or logged.commit.producer is Producer.INFORMER_BRIDGE
         case ObjectQuarantined():
             if quarantine.quarantined(state, event, logged, at):

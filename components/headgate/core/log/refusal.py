@@ -159,7 +159,7 @@ class CommitFilter:
             self._numbers[commit.producer] = commit.number
             for event in commit.events:
                 if type(event) is LeaderElected:
-                    self._rules[commit.producer] = event.rules
+                    self._rules[commit.producer] = event.rules if self._keys is not None else 0
                 if type(event) is CellKeysChanged or (type(event) is CellFounded and not self._founded):
                     self._founded = True
                     self._keys = event.keys if event.signing == "required" else None

@@ -497,7 +497,8 @@ class ProducerRecord(Record):
     The fold's record of a producer: its term, its count of commits, the hash and time of its last one.
 
     `last_ms` is the time that the commit claims, which the log's time need not have followed. `rules` are those of its
-    term if it may append less by them than by earlier ones (`headgate.core.log.authority`), else 0.
+    term where commits are signed, if it may append less by them than by earlier ones (`headgate.core.log.authority`),
+    else 0: where nothing is refused, an earlier version has the same state.
     """
 
     epoch: Epoch = Epoch(0)
