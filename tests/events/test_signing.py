@@ -11,14 +11,11 @@ from tests.support.history import History
 from headgate.core import fold
 from headgate.core.log.authority import author_of, may_append
 from headgate.core.log.refusal import CommitFilter, admitted
-from headgate.core.log.rules_version import RULES
 from headgate.core.machine.commits import next_commit
 from headgate.core.machine.contract import Append
 from headgate.core.state import sharing
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import Commit, LoggedCommit, UnreadableCommitError, commit_id, decode_entry, encode_commit
-from headgate.events.decisions import PodPlaced
-from headgate.events.effects import LeaderElected
 from headgate.events.facts import NamespaceObserved
 from headgate.events.identity import CellFounded, CellKeysChanged
 from headgate.events.ids import Epoch, UnixMs
@@ -159,24 +156,6 @@ def test_a_forged_event_of_each_type_is_refused(tag: str) -> None:
     after = msgspec.to_builtins(fold.tables(log.state), enc_hook=sharing.plain)
     for table in before.keys() - {"position", "log_hash", "log_hashes", "producers", "refused"}:
         assert after[table] == before[table], table
-
-
-@pytest.mark.parametrize(("rules", "is_taken"), [(0, True), (1, True), (2, False)])
-def test_the_binder_places_pods_in_terms_by_its_former_rules_only(rules: int, *, is_taken: bool) -> None:
-    """Old logs have its placements. Its key cannot place pods today, nor in the commit that opens a term."""
-    placed: Any = some_event(PodPlaced)
-    opened = LeaderElected(holder="b", rules=rules)
-    log = Signed()
-    log.commit(BINDER, opened)
-    reader = CommitFilter("main")
-    assert [reader.objection(each) for each in log.commits] == [None, None]
-    assert log.publish(BINDER, log.payload(BINDER, placed)) == is_taken
-    assert (reader.objection(log.commits[-1]) is None) == is_taken
-    assert log.publish(BINDER, log.payload(BINDER, opened, placed)) == is_taken
-    assert (reader.objection(log.commits[-1]) is None) == is_taken
-    log.commit(BINDER, LeaderElected(holder="b", rules=RULES[BINDER]))
-    assert not log.publish(BINDER, log.payload(BINDER, placed))
-    assert "that is for the scheduler to say" in log.why
 
 
 def test_a_copy_of_a_signed_commit_is_refused() -> None:

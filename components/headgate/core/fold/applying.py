@@ -47,7 +47,6 @@ from headgate.core.fold import (
 )
 from headgate.core.fold.quarantine import EventFailedError, EventPart, Treatments
 from headgate.core.log import attestation, cell_identity, refusal
-from headgate.core.log.authority import restricting
 from headgate.core.log.log_time import effective_ms
 from headgate.core.state import manifests, sharing
 from headgate.core.state.tables import Index, ProducerRecord, State, Tables
@@ -184,10 +183,7 @@ def _apply_element(state: State, event: Event, logged: LoggedCommit, at: EventPa
             return
     match event:
         case LeaderElected():
-            producer, identity = state.producers[logged.commit.producer], state.identity
-            is_signed = identity is not None and identity.signing == "required"
-            producer.holder = event.holder
-            producer.rules = restricting(logged.commit.producer, event.rules) if is_signed else 0
+            state.producers[logged.commit.producer].holder = event.holder
             state.relisting = state.relisting or logged.commit.producer is Producer.INFORMER_BRIDGE
         case ObjectQuarantined():
             if quarantine.quarantined(state, event, logged, at):

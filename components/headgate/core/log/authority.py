@@ -7,7 +7,7 @@ checks it in every log; in a cell whose commits are signed the fold refuses a co
 of one process permits the decisions of that process alone.
 
 An author may have been another process in earlier versions. Its terms by the rules of those versions may append such
-events still, so that old logs are read; terms by later rules may not.
+events still, so that old logs are read. Of terms by later rules the audit and `replay --verify` report them.
 """
 
 from headgate.events import decisions, effects, extenders
@@ -75,8 +75,3 @@ def may_append(producer: Producer, event: type[EventBase], rules: int) -> bool:
         return True
     former, ceased = _FORMERLY.get(event, (None, 0))
     return former is producer and rules < ceased
-
-
-def restricting(producer: Producer, rules: int) -> int:
-    """The rules of a term if it may append less by them than by earlier ones, else 0."""
-    return rules if any(former is producer and rules >= ceased for former, ceased in _FORMERLY.values()) else 0

@@ -22,7 +22,6 @@ from headgate.core.log.authority import overstepped
 from headgate.core.state.tables import ProducerRecord, RefusedEntry, RefusedRecord, State
 from headgate.events.base import Producer, tag_of
 from headgate.events.commit import LoggedCommit, UnreadableCommitError
-from headgate.events.effects import LeaderElected
 from headgate.events.identity import CellFounded, CellKeysChanged, Keys
 from headgate.events.ids import Seq
 from headgate.events.signing import is_signed_by
@@ -44,13 +43,11 @@ def refusal(state: State, logged: LoggedCommit) -> str | None:
     identity = state.identity
     keys = identity.keys if identity is not None and identity.signing == "required" else None
     producer = state.producers.get(logged.commit.producer)
-    if producer is None:
-        producer = ProducerRecord()
-    return _refusal(state.cell, keys, producer.number, producer.rules, logged)
+    return _refusal(state.cell, keys, producer.number if producer is not None else 0, logged)
 
 
-def _refusal(cell: str, keys: Keys | None, number: int, rules: int, logged: LoggedCommit) -> str | None:
-    """`number` is that of the last commit of the producer that the entry claims, `rules` are those of its term."""
+def _refusal(cell: str, keys: Keys | None, number: int, logged: LoggedCommit) -> str | None:
+    """`number` is that of the last commit of the producer that the entry claims."""
     subject = logged.subject
     producer = subjects_of(cell).get(subject) if subject else logged.commit.producer
     if producer is None:
@@ -67,9 +64,8 @@ def _refusal(cell: str, keys: Keys | None, number: int, rules: int, logged: Logg
     if commit.number <= number:
         return f"it is a copy of commit {commit.number} of the {producer.value}, which has come to {number}"
     for event in commit.events:
-        if type(event) is LeaderElected:
-            rules = event.rules
-        author = overstepped(producer, event, rules)
+        # The state does not have the rules of terms: the audit and `replay --verify` judge by them.
+        author = overstepped(producer, event, 0)
         if author is not None:
             return f"it has {tag_of(event)} of the {producer.value}, and that is for the {author.value} to say"
     return None
@@ -106,7 +102,7 @@ def admitted(state: State, logged: LoggedCommit) -> bool:
         if refused.count > len(refused.newest) and logged.seq < refused.newest[0].position:
             identity = state.identity
             keys = identity.keys if identity is not None and identity.founded_at < logged.seq else None
-            return _refusal(state.cell, keys, 0, 0, logged) is None
+            return _refusal(state.cell, keys, 0, logged) is None
     return not logged.flaw
 
 
@@ -144,7 +140,6 @@ class CommitFilter:
         self._founded = False
         self._keys: Keys | None = None
         self._numbers: dict[Producer, int] = {}
-        self._rules: dict[Producer, int] = {}
 
     def objection(self, logged: LoggedCommit) -> str | None:
         """
@@ -153,13 +148,10 @@ class CommitFilter:
         Raises UnreadableCommitError as the fold does.
         """
         commit = logged.commit
-        number, rules = self._numbers.get(commit.producer, 0), self._rules.get(commit.producer, 0)
-        why = _refusal(self._cell, self._keys, number, rules, logged)
+        why = _refusal(self._cell, self._keys, self._numbers.get(commit.producer, 0), logged)
         if why is None:
             self._numbers[commit.producer] = commit.number
             for event in commit.events:
-                if type(event) is LeaderElected:
-                    self._rules[commit.producer] = event.rules if self._keys is not None else 0
                 if type(event) is CellKeysChanged or (type(event) is CellFounded and not self._founded):
                     self._founded = True
                     self._keys = event.keys if event.signing == "required" else None

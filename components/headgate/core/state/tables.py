@@ -496,9 +496,7 @@ class ProducerRecord(Record):
     """
     The fold's record of a producer: its term, its count of commits, the hash and time of its last one.
 
-    `last_ms` is the time that the commit claims, which the log's time need not have followed. `rules` are those of its
-    term where commits are signed, if it may append less by them than by earlier ones (`headgate.core.log.authority`),
-    else 0: where nothing is refused, an earlier version has the same state.
+    `last_ms` is the time that the commit claims, which the log's time need not have followed.
     """
 
     epoch: Epoch = Epoch(0)
@@ -507,7 +505,6 @@ class ProducerRecord(Record):
     last_seq: Seq = Seq(0)
     last_ms: UnixMs = UnixMs(0)
     holder: str = ""
-    rules: int = 0
 
 
 class RefusedEntry(Note, frozen=True):

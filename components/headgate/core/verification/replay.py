@@ -232,7 +232,7 @@ class Replay:
         elif logged.commit.producer is Producer.SCHEDULER:
             yield from self._compare_cycle(logged)
         producer = logged.commit.producer
-        term = self._terms.get(producer) or self.state.producers.get(producer)
+        term = self._terms.get(producer)
         rules = term.rules if term is not None else 0
         for index, event in enumerate(logged.commit.events):
             author = overstepped(producer, event, rules)
