@@ -126,6 +126,40 @@ def test_a_pending_pod_is_answered_now() -> None:
     assert (story.answer.position, story.answer.node) == (history.position, "a")
 
 
+def in_a_gang(name: str) -> dict[str, Any]:
+    return pod(name, cpu="4", spec={"schedulingGroup": {"podGroupName": "gang"}})
+
+
+def gang_of(count_min: int) -> facts.ObjectObserved:
+    policy = {"gang": {"minCount": count_min}}
+    metadata = {"name": "gang", "namespace": "ns", "uid": "uid-gang"}
+    return observed({"metadata": metadata, "spec": {"schedulingPolicy": policy}}, "podgroups")
+
+
+def test_a_pod_that_waits_for_the_others_of_its_gang_says_so() -> None:
+    """First for its PodGroup, then for pods of it; it is not asked where it could go before it would be tried."""
+    history = a_cluster(in_a_gang("p"))
+    assert told(history).unanswered == (
+        'waiting for pods\'s pod group "gang" to appear in scheduling queue (PodGroup ns/gang, 1 pods)'
+    )
+    history.put(BRIDGE, gang_of(2))
+    assert told(history).unanswered == (
+        "waiting for minCount pods from a gang to appear in scheduling queue (PodGroup ns/gang, 1 pods)"
+    )
+
+
+def test_an_attempt_of_a_gang_is_in_the_stories_of_its_pods() -> None:
+    """How many were tried, and what became of them."""
+    history = a_cluster(in_a_gang("p"), in_a_gang("q"))
+    history.put(BRIDGE, gang_of(2))
+    tried = decisions.PodGroupTried(group="ns/gang", uid=Uid("uid-gang"), pods=(P, PodKey("ns/q")), scheduled=True)
+    history.put(SCHEDULER, tried, placed(P, "a"), placed(PodKey("ns/q"), "b"), decided_at=history.position)
+    assert [line.text for line in told(history).lines[-2:]] == [
+        "tried with the 2 pods of PodGroup ns/gang: placed",
+        "pod was given node a",
+    ]
+
+
 def test_preemption_is_in_the_stories_of_both_pods() -> None:
     """Who goes for whom, and whether the API server let it go."""
     history = a_cluster(pod("low", on="a", cpu="4"), pod("y", on="b", cpu="4"), pod("p", cpu="2", spec={"priority": 9}))

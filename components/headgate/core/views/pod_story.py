@@ -21,6 +21,7 @@ from headgate.core.fold.quarantine import Treatments
 from headgate.core.kubernetes.pod_manifests import shown_node, shown_nomination
 from headgate.core.placement.configuration.profiles import Registry
 from headgate.core.placement.deciding import PlacementDecider, PlacementEvent
+from headgate.core.placement.groups import group_of
 from headgate.core.placement.plugins.registry import REGISTRY
 from headgate.core.state.manifests import PODS, decoded, object_of, pod_of
 from headgate.core.state.tables import PlacementRecord, State
@@ -172,7 +173,12 @@ class PodExplainer:
                 if event.pod == self._pod:
                     self._pods.on_placement(at, event)
             case _:
-                pass
+                self._note_group(at, event)
+
+    def _note_group(self, at: EventPlace, event: Event) -> None:
+        if isinstance(event, decisions.PodGroupTried) and self._pod in event.pods:
+            became = "placed" if event.scheduled else event.message or f"not placed: {event.reason}"
+            self._notes.add(at, event, f"tried with the {len(event.pods)} pods of PodGroup {event.group}: {became}")
 
     # --- attempts --------------------------------------------------------------------------------------------------
 
@@ -304,6 +310,12 @@ def answered(
     pod = decider.pod_to_place(story.pod)
     if pod is None:
         return msgspec.structs.replace(story, unanswered=_why_not(decider, story.pod))
+    gate = decider.frameworks[pod.spec.scheduler_name].pre_enqueue(pod)
+    if group_of(pod) and not gate.is_success:
+        why = (
+            f"{gate.message} (PodGroup {group_of(pod)}, {len(decider.view.cluster.groups.members(group_of(pod)))} pods)"
+        )
+        return msgspec.structs.replace(story, unanswered=why)
     scan_start = attempt.scan_start if attempt is not None else 0
     position = attempt.position if attempt is not None else None
     return msgspec.structs.replace(story, decided=position, answer=answer(decider, pod, scan_start))
