@@ -28,6 +28,10 @@ class Listeners:
             for kind in _event_types(listener):
                 self._of[kind] = (*self._of.get(kind, ()), listener)
 
+    def are_for(self, event: EventBase) -> bool:
+        """Whether any of them is for an event of this type."""
+        return type(event) in self._of
+
     def on_event(self, event: EventBase) -> None:
         """Pass an event to those that are for its type, in their order."""
         for listener in self._of.get(type(event), ()):

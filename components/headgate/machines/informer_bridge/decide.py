@@ -247,7 +247,9 @@ class InformerBridge:
                 return []
             case Committed():
                 for event in stimulus.logged.commit.events:
-                    if not is_about_aside(self.state, event, Producer.INFORMER_BRIDGE):
+                    if self._listeners.are_for(event) and not is_about_aside(
+                        self.state, event, Producer.INFORMER_BRIDGE
+                    ):
                         with about_event(event):
                             self._listeners.on_event(event)
                 return []

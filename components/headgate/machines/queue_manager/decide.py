@@ -22,6 +22,7 @@ not starve placing. ClusterQueues are served in the order in which they were tou
 import heapq
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from headgate.core.fold.quarantine import about_event, is_about_aside, is_aside
 from headgate.core.machine.contract import Append, Command, Committed, Settled, Stimulus, WakeAt
@@ -42,7 +43,7 @@ from headgate.core.workload.pod_requests import Limits, limits_of
 from headgate.core.workload.slices import is_elastic, slices_of
 from headgate.core.workload.variants import is_parent, is_variant
 from headgate.events import decisions, effects, extenders, facts, identity
-from headgate.events.base import Producer
+from headgate.events.base import EventBase, Producer
 from headgate.events.commit import LoggedCommit, Position
 from headgate.events.families import NamesWorkload, is_in_cluster_queue, is_of_workload, names_workload
 from headgate.events.ids import LocalQueueKey, UnixMs, WorkloadKey, split_key
@@ -132,6 +133,11 @@ _Unheard = (
 )
 """Events after which nothing has to be examined here. The rest of the events is noted."""
 
+_PASSED_OVER: Final[frozenset[type[EventBase]]] = frozenset(
+    {facts.ObjectObserved, facts.ObjectDeleted, decisions.PodPlaced, decisions.PodUnschedulable, effects.PodBound}
+)
+"""Those of them of which there are several for every pod that is placed."""
+
 Standing = tuple[bool, str]
 """Whether a ClusterQueue is active, and its stop policy."""
 
@@ -213,6 +219,8 @@ class QueueManager:
         self._cause = Position(logged.seq, 0)
         concerned: dict[str, None] = {}
         for event in logged.commit.events:
+            if type(event) in _PASSED_OVER:
+                continue
             if is_about_aside(self.state, event, Producer.QUEUE_MANAGER):
                 continue
             with about_event(event):

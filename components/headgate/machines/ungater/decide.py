@@ -139,7 +139,7 @@ class Ungater:
         match stimulus:
             case Committed():
                 for event in stimulus.logged.commit.events:
-                    if not is_about_aside(self.state, event, Producer.UNGATER):
+                    if self._listeners.are_for(event) and not is_about_aside(self.state, event, Producer.UNGATER):
                         with about_event(event):
                             self._listeners.on_event(event)
                 return []
