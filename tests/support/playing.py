@@ -146,7 +146,7 @@ def play(cell: Cell) -> bool:
     """What queue manager and scheduler have to do now, all let in. False when there is nothing."""
     done = False
     for workload in list(cell.state.workloads.values()):
-        record = cell.state.jobs.get(f"batch/Job/team-a/{workload.owner.name}") if workload.owner else None  # type: ignore[call-overload]
+        record = cell.state.jobs.get(f"batch/Job/team-a/{workload.owner.name}") if workload.owner else None
         if workload.stage is Stage.NEW:
             admit(cell, workload.key)
         elif workload.stage is Stage.EVICTED and record is not None and _has_stopped(cell.state, workload.key):

@@ -146,7 +146,7 @@ def report_of(dry_run: DryRun, stop: Stop) -> PlanReport:
 def _stands_for(state: State, key: WorkloadKey) -> Workload:
     """The workload that users know: the parent of a variant."""
     workload = state.workloads[key]
-    return state.workloads.get(parent_key(workload) or key, workload)
+    return state.workloads.get(parent_key(workload) or key) or workload
 
 
 def _job(state: State, workload: Workload) -> str:

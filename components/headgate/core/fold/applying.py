@@ -13,6 +13,8 @@ has failed before, events are applied one by one, and those about several object
 `restore` reads them back.
 """
 
+from typing import Any
+
 import msgspec
 from msgspec.structs import replace
 
@@ -48,12 +50,13 @@ from headgate.core.fold import (
 from headgate.core.fold.quarantine import EventFailedError, EventPart, Treatments
 from headgate.core.log import attestation, cell_identity, refusal
 from headgate.core.log.log_time import effective_ms
-from headgate.core.state import manifests, sharing
-from headgate.core.state.tables import Index, ProducerRecord, State, Tables
+from headgate.core.state import manifests, resting, sharing
+from headgate.core.state.tables import Index, ProducerRecord, State, Tables, Workload
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, chain, commit_id, digest
 from headgate.events.effects import LeaderElected, ObjectQuarantined, ObjectReleased
 from headgate.events.facts import ObjectObserved
+from headgate.events.ids import WorkloadKey
 from headgate.events.registry import Event
 from headgate.events.remedy import REMEDY
 
@@ -229,13 +232,26 @@ def _check(state: State, producer: ProducerRecord, logged: LoggedCommit) -> None
 
 
 _encoder = msgspec.json.Encoder(order="deterministic", enc_hook=sharing.plain)
-_decoder: msgspec.json.Decoder[Tables] = msgspec.json.Decoder(Tables)
+
+
+class _Encoded(Tables):
+    workloads: dict[WorkloadKey, msgspec.Raw] = {}  # type: ignore[assignment]
+
+
+_decoder: msgspec.json.Decoder[_Encoded] = msgspec.json.Decoder(_Encoded)
+_read_workload = msgspec.json.Decoder(Workload).decode
 TABLES = tuple(field for field in Tables.__struct_fields__)
+RESTING = ("workloads", "jobs")
+"""The tables whose records may be at rest."""
 
 
 def tables(state: State) -> Tables:
     """The state without its indexes: what is encoded."""
-    return Tables(**{field: getattr(state, field) for field in TABLES})
+    found: dict[str, Any] = {field: getattr(state, field) for field in TABLES}
+    for field in RESTING:
+        # Empty ones are left out, which the encoder knows of a dict's own type only.
+        found[field] = found[field] or {}
+    return Tables(**found)
 
 
 def encode(state: State) -> bytes:
@@ -266,22 +282,27 @@ def restore(cell: str, encoded: bytes) -> State:
     Raises msgspec.MsgspecError when the bytes are no encoded state.
     """
     stored = _decoder.decode(encoded)
-    state = State(cell=cell, **{field: getattr(stored, field) for field in TABLES})
-    _share(state)
-    reindex(state)
-    return state
-
-
-def _share(state: State) -> None:
-    """Share one object among equal specs, as folding does. A snapshot contains each as often as it occurs."""
-    for workload in state.workloads.values():
+    state = new_state(cell)
+    for field in TABLES:
+        if field not in RESTING:
+            setattr(state, field, getattr(stored, field))
+    state.jobs.update(stored.jobs)
+    # Each shares one object among equal specs, as folding does, before the next is read: a snapshot contains each as
+    # often as it occurs.
+    for key, raw in stored.workloads.items():
+        workload = _read_workload(raw)
         fold_workloads.share(state, workload)
+        state.workloads[key] = workload
+    for job in state.jobs:
+        state.jobs.touch(job)
     for record in state.pods.values():
         record.pod = state.shared.pod(record.pod)
     for objects in state.objects.values():
         for name, manifest in objects.items():
             # Each is a part of the snapshot's bytes, which would be kept for it.
             objects[name] = manifest.copy()
+    reindex(state)
+    return state
 
 
 def reindex(state: State) -> None:
@@ -301,4 +322,4 @@ def reindex(state: State) -> None:
 
 def new_state(cell: str) -> State:
     """The state before the first commit."""
-    return State(cell=cell)
+    return State(cell=cell, workloads=resting.workloads(), jobs=resting.jobs())

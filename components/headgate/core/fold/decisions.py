@@ -32,6 +32,7 @@ from headgate.core.fold.transitions import (
 from headgate.core.kubernetes import conditions
 from headgate.core.quota import turnover
 from headgate.core.state.handlers import EventHandlers
+from headgate.core.state.sharing import name, requests_of
 from headgate.core.state.tables import REFUSED_MAX, SecondPass, Stage, State, Verdict, Workload
 from headgate.core.workload.pods_ready import follow
 from headgate.core.workload.shown_conditions import differing
@@ -159,7 +160,7 @@ def _skipped(state: State, event: decisions.WorkloadSkipped, commit: Commit, seq
             return
         unblock(state, workload)
     may_go_on = bool(workload.last_tried_flavors)
-    workload.resource_requests = event.resource_requests
+    workload.resource_requests = requests_of(event.resource_requests)
     workload.last_tried_flavors = event.last_tried_flavors
     not_reserved(state, workload, event.reason, event.message, commit.time_ms)
     if event.status == "preemptionGated":
@@ -176,7 +177,7 @@ def _skipped(state: State, event: decisions.WorkloadSkipped, commit: Commit, seq
     # A resumed scan saw the flavors that it tried in earlier cycles as they were then.
     goes_on = may_go_on and before is not None and before.scope == "immediate"
     since = before.since if goes_on and before is not None else commit.decided_at
-    workload.verdict = _verdict(event, commit, seq, since)
+    workload.verdict = _verdict(state, event, commit, seq, since)
     if event.requeue_reason in PREEMPTING:
         become_preemptor(state, workload)
     match event.scope:
@@ -199,18 +200,18 @@ def _skipped(state: State, event: decisions.WorkloadSkipped, commit: Commit, seq
             block(state, workload, None)
 
 
-def _verdict(event: decisions.WorkloadSkipped, commit: Commit, seq: Seq, since: Seq) -> Verdict:
+def _verdict(state: State, event: decisions.WorkloadSkipped, commit: Commit, seq: Seq, since: Seq) -> Verdict:
     return Verdict(
-        status=event.status,
-        requeue_reason=event.requeue_reason,
-        scope=event.scope,
-        reason=event.reason,
-        message=event.message,
+        status=name(event.status),
+        requeue_reason=name(event.requeue_reason),
+        scope=name(event.scope),
+        reason=name(event.reason),
+        message=name(event.message),
         decided_at=commit.decided_at,
         at=seq,
         since=since,
-        short=event.short,
-        needs=event.needs,
+        short=state.shared.names(event.short),
+        needs=state.shared.needs(event.needs),
         targets=event.targets,
         until_ms=event.until_ms,
         claims=event.claims,
@@ -229,7 +230,7 @@ def _reword(state: State, workload: Workload, event: decisions.WorkloadSkipped, 
     """A standing head's verdict with another message: it keeps waiting, for what is freed after this cycle."""
     workload.resource_requests, workload.last_tried_flavors = event.resource_requests, event.last_tried_flavors
     not_reserved(state, workload, event.reason, event.message, commit.time_ms)
-    workload.verdict = _verdict(event, commit, state.position, commit.decided_at)
+    workload.verdict = _verdict(state, event, commit, state.position, commit.decided_at)
     sleep = state.sleeps[workload.cluster_queue]
     if sleep.blocked is not None:
         sleep.blocked = msgspec.structs.replace(

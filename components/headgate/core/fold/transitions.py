@@ -20,6 +20,8 @@ from headgate.core.quota.usage_order import new_queue, rank_in
 from headgate.core.state.attribution import about
 from headgate.core.state.lifecycle import IllegalTransitionError, LifecycleEvent, OfOneWorkload, next_stage
 from headgate.core.state.pending_queue import PendingQueue, Rank
+from headgate.core.state.resting import RESTING
+from headgate.core.state.sharing import name
 from headgate.core.state.tables import (
     HOLDS_QUOTA,
     FlavorResource,
@@ -216,6 +218,8 @@ def _free(state: State, cluster_queue: str, charged: dict[FlavorResource, int], 
 def move(state: State, workload: Workload, end: Stage, seq: Seq) -> None:
     """Move a workload to another stage, in the tables and in every index."""
     workload.last_seq = seq
+    if end is RESTING:
+        state.workloads.touch(workload.key)
     if end in IN_LINE and workload.stage in IN_LINE:
         _move_in_line(state, workload, end)
         workload.stage = end
@@ -405,6 +409,7 @@ def give_back(state: State, cluster_queue: str, keys: Iterable[WorkloadKey], seq
         workload = state.workloads[key]
         _withdraw(state, workload)
         workload.stage, workload.last_seq = Stage.QUEUED, seq
+        state.workloads.touch(key)
         queue.step_back(key)
 
 
@@ -485,7 +490,7 @@ def not_reserved(state: State, workload: Workload, reason: str, message: str, at
     _count_execution(workload, at_ms)
     reason = shown_reason(state.configuration, reason)
     workload.conditions = put(
-        workload.conditions, conditions.QUOTA_RESERVED, "False", reason, message, at_ms, generation
+        workload.conditions, conditions.QUOTA_RESERVED, "False", name(reason), name(message), at_ms, generation
     )
     workload.conditions = put(
         workload.conditions,

@@ -364,9 +364,9 @@ def _parked(state: State, event: queueing.WorkloadParked, commit: Commit, seq: S
         return
     workload, end = found
     parked = Parked(
-        reason=event.reason,
-        message=event.message,
-        wake=event.wake,
+        reason=name(event.reason),
+        message=name(event.message),
+        wake=state.shared.wake(event.wake, workload.verdict),
         since=seq,
         decided_at=event.decided_at or seq,
         since_ms=commit.time_ms,

@@ -13,12 +13,26 @@ Names of which there are few (ClusterQueues, kinds, scheduling hashes) go throug
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from sys import getrefcount, intern
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from headgate.events.objects import Job, Labels, OwnerReference, Pod, PodTemplate, WorkloadSpec
+from headgate.core.state.records import AtRest
+from headgate.events.objects import (
+    Container,
+    Job,
+    Labels,
+    OwnerReference,
+    Pod,
+    PodSetRequest,
+    PodTemplate,
+    WorkloadSpec,
+)
+from headgate.events.queueing import Needs, QuotaFreed, Wake
+
+if TYPE_CHECKING:
+    from headgate.core.state.tables import Verdict
 
 name = intern
 """The one object for a name of which there are few."""
@@ -30,7 +44,7 @@ UNUSED: Final = 2
 """The reference count of an object that only the table has: the table's own, and that of the counting code."""
 
 SIBLINGS_MAX: Final = 1024
-"""The number of workloads whose last pod is remembered. Beyond it, all are forgotten."""
+"""The number of workloads whose last pod is remembered, and of combinations of names. Beyond it, all are forgotten."""
 
 Part = TypeVar("Part")
 
@@ -40,11 +54,12 @@ _encoder: Final = msgspec.msgpack.Encoder()
 class Shared:
     """The specs that a state keeps, and their common parts, by the digest of their bytes."""
 
-    __slots__ = ("_parts", "_pods", "_specs", "_sweep_at")
+    __slots__ = ("_names", "_parts", "_pods", "_specs", "_sweep_at")
 
     def __init__(self) -> None:
         self._specs: dict[bytes, WorkloadSpec] = {}
         self._parts: dict[bytes, Any] = {}
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._pods: dict[str, Pod] = {}
         """The last pod seen of a workload."""
         self._sweep_at = SWEEP_MIN
@@ -54,7 +69,7 @@ class Shared:
 
     def spec(self, spec: WorkloadSpec) -> WorkloadSpec:
         """A Workload's spec as it is kept."""
-        key = _digest(spec)
+        key = digest(spec)
         kept = self._specs.get(key)
         if kept is None:
             if len(self._specs) >= self._sweep_at:
@@ -72,8 +87,8 @@ class Shared:
                 metadata=self._part(template.metadata),
                 spec=replace(
                     spec,
-                    containers=tuple(self._part(each) for each in spec.containers),
-                    init_containers=tuple(self._part(each) for each in spec.init_containers),
+                    containers=tuple(self._part(_container(each)) for each in spec.containers),
+                    init_containers=tuple(self._part(_container(each)) for each in spec.init_containers),
                     node_selector=self._part(spec.node_selector),
                     tolerations=self._part(spec.tolerations),
                     affinity=self._part(spec.affinity),
@@ -83,8 +98,38 @@ class Shared:
 
     def _part(self, part: Part) -> Part:
         """Any part of a spec; those of another type have other bytes, or are empty."""
-        kept: Part = self._parts.setdefault(_digest(part), part)
+        kept: Part = self._parts.setdefault(digest(part), part)
         return kept if type(kept) is type(part) else part
+
+    def names(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Names of which there are few combinations, such as those of flavors and resources."""
+        kept = self._names.get(names)
+        if kept is None:
+            if len(self._names) >= SIBLINGS_MAX:
+                self._names.clear()
+            kept = tuple(map(name, names))
+            self._names[kept] = kept
+        return kept
+
+    def needs(self, needs: Needs) -> Needs:
+        """What must be available at once: amounts by flavor and resource, of which there are few."""
+        return tuple({name(what): name(value) for what, value in way.items()} for way in needs)
+
+    def wake(self, wake: tuple[Wake, ...], verdict: "Verdict | None") -> tuple[Wake, ...]:
+        """What a workload waits for: mostly what the verdict on it has said."""
+        if verdict is None:
+            return wake
+        return tuple(
+            replace(
+                each,
+                tree=name(each.tree),
+                flavor_resources=self.names(each.flavor_resources),
+                needs=verdict.needs if each.needs == verdict.needs else each.needs,
+            )
+            if isinstance(each, QuotaFreed)
+            else each
+            for each in wake
+        )
 
     def pod(self, pod: Pod) -> Pod:
         """A pod of a workload as it is kept. Those of one gang differ in name, uid, indexes and node."""
@@ -130,6 +175,29 @@ class Shared:
         self._sweep_at = max(SWEEP_MIN, 2 * len(self._specs))
 
 
+def _container(container: Container) -> Container:
+    """A container with amounts that others have too."""
+    resources = container.resources
+    return replace(
+        container,
+        name=name(container.name),
+        resources=replace(resources, requests=amounts(resources.requests), limits=amounts(resources.limits)),
+    )
+
+
+def amounts(quantities: dict[str, str | int | float]) -> dict[str, str | int | float]:
+    """Amounts by resource as they are kept: there are few different ones."""
+    return {
+        name(resource): name(quantity) if isinstance(quantity, str) else quantity
+        for resource, quantity in quantities.items()
+    }
+
+
+def requests_of(requests: tuple[PodSetRequest, ...]) -> tuple[PodSetRequest, ...]:
+    """What pod sets request, as it is kept."""
+    return tuple(replace(each, name=name(each.name), resources=amounts(each.resources)) for each in requests)
+
+
 def _same(part: Part, kept: Part) -> Part:
     """A part of one pod, or that of its sibling, if it is equal in every byte: 1 equals 1.0, but not there."""
     if part is kept:
@@ -137,8 +205,9 @@ def _same(part: Part, kept: Part) -> Part:
     return kept if part == kept and _encoder.encode(part) == _encoder.encode(kept) else part
 
 
-def _digest(part: object) -> bytes:
-    return sha256(_encoder.encode(part)).digest()
+def digest(part: object) -> bytes:
+    """The same for parts that are equal in every encoded byte."""
+    return sha256(_encoder.encode(part)).digest()[:16]
 
 
 def job_of(job: Job, spec: WorkloadSpec) -> Job:
@@ -174,6 +243,10 @@ class FewLabels(Mapping[str, str]):
         self._first, self._first_value = first, first_value
         self._second, self._second_value = second, second_value
 
+    def parts(self) -> tuple[str, str, str, str]:
+        """As it was made."""
+        return self._first, self._first_value, self._second, self._second_value
+
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a label."""
         if key == self._first:
@@ -195,14 +268,14 @@ class FewLabels(Mapping[str, str]):
         return 1 if self._second == self._first else 2
 
 
-_NO_LABELS: Final[Labels] = {}
+NO_LABELS: Final[Labels] = {}
 
 
 def labels_of(labels: Labels, owner: OwnerReference | None) -> Labels:
     """Labels or annotations as they are kept. Values that repeat the owner reference share its strings."""
     match len(labels):
         case 0:
-            return _NO_LABELS
+            return NO_LABELS
         case 1:
             ((key, value),) = labels.items()
             key, value = name(key), _value(value, owner)
@@ -228,4 +301,6 @@ def plain(value: object) -> object:
         return dict(value)
     if isinstance(value, msgspec.Raw):
         return msgspec.json.decode(value)
+    if isinstance(value, AtRest):
+        return value.record()
     raise NotImplementedError(f"{type(value).__name__} is no part of a state")

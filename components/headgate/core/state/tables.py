@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headgate.core.state.pending_queue import PendingQueue
+from headgate.core.state.records import Records
 from headgate.core.state.sharing import Shared
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
@@ -859,6 +860,8 @@ class State(Tables, gc=True):
     """
 
     cell: str = ""
+    workloads: Records[WorkloadKey, Workload] = msgspec.field(default_factory=Records)
+    jobs: Records[JobKey, JobRecord] = msgspec.field(default_factory=Records)
     index: Index = msgspec.field(default_factory=Index)
     shared: Shared = msgspec.field(default_factory=Shared)
 

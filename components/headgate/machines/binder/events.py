@@ -339,7 +339,8 @@ class Events:
             ):
                 yield from about_placement(self._state, event, at, at_ms)
             case facts.WorkloadDeleted():
-                self._edits.forget(event.uid)
+                if event.workload not in self._state.workloads:
+                    self._edits.forget(event.workload)
             case _:
                 workload = self._state.workloads.get(event.workload)
                 if workload is not None and workload.uid == event.uid:
@@ -401,7 +402,7 @@ class Events:
             case facts.WorkloadObserved():
                 if workload.stage is Stage.RESERVED:
                     yield from self._about_checks(workload, at, at_ms)
-                edit, added = self._edits.look_at(workload)
+                edit, added = self._edits.look_at(workload, at.seq)
                 if edit is not None:
                     yield _about_job(edit.job, edit.job_uid, edit.reason, edit.note, at, at_ms)
                 if added:

@@ -116,7 +116,7 @@ class Finalizers:
         self._state = state
         self._queue: WorkQueue[Object] = WorkQueue(CALLS_MAX)
         for key, workload in state.workloads.items():
-            if workload.finalizer:
+            if workload.finalizer and (workload.deleting or workload.stage is Stage.FINISHED):
                 self._queue.add(Object("workloads", key))
         self._look_at_all("clusterqueues", state.cluster_queues)
         self._look_at_all("resourceflavors", state.flavors)

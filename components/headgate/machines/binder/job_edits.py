@@ -15,8 +15,8 @@ from headgate.core.workload.matching import is_match
 from headgate.core.workload.owners import job_key, job_of, workload_of
 from headgate.core.workload.pod_jobs import is_of_pods
 from headgate.core.workload.slices import is_elastic
-from headgate.events.ids import JobKey, Uid
-from headgate.events.objects import PodSet, PriorityClassRef
+from headgate.events.ids import JobKey, Seq, Uid, WorkloadKey
+from headgate.events.objects import PodSet, PriorityClassRef, WorkloadSpec
 
 UPDATED: Final = "UpdatedWorkload"
 DELETED: Final = "DeletedWorkload"
@@ -43,27 +43,39 @@ class _Seen(NamedTuple):
 
 
 class JobEdits:
-    """The Workloads of jobs as they were seen last, by uid."""
+    """The Workloads of jobs as they were seen last."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._seen = {workload.uid: _seen(workload) for workload in state.workloads.values()}
+        self._seen = {key: _kept(workload) for key, workload in state.workloads.items()}
+        self._seq = state.position
+        self._appeared: dict[Uid, None] = {}
+        """The Workloads that have appeared at this position: their keys may have been others' before."""
 
-    def look_at(self, workload: Workload) -> tuple[JobEdit | None, int]:
+    def look_at(self, workload: Workload, seq: Seq) -> tuple[JobEdit | None, int]:
         """
-        What a Workload shows that has just been observed, if it is the first time.
+        What a Workload shows that has just been observed at a position, if it is the first time.
 
         Beside what is to be reported of its job, how many pods have become its owners since it was seen last.
         """
-        before, now = self._seen.get(workload.uid), _seen(workload)
-        self._seen[workload.uid] = now
-        if before is None or before == now:
+        if seq != self._seq:
+            self._seq, self._appeared = seq, {}
+        kept = self._seen.get(workload.key)
+        self._seen[workload.key] = _kept(workload)
+        if workload.first_seq == seq and workload.uid not in self._appeared:
+            self._appeared[workload.uid] = None
+            return None, 0
+        if kept is None:
+            return None, 0
+        before = _of_spec(kept) if isinstance(kept, WorkloadSpec) else kept
+        now = _seen(workload)
+        if before == now:
             return None, 0
         return self._edit(workload, before, now), len(frozenset(now.owners) - frozenset(before.owners))
 
-    def forget(self, uid: Uid) -> None:
-        """A Workload was deleted."""
-        self._seen.pop(uid, None)
+    def forget(self, key: WorkloadKey) -> None:
+        """A Workload was deleted, and the state has none of its name."""
+        self._seen.pop(key, None)
 
     def _edit(self, workload: Workload, before: _Seen, now: _Seen) -> JobEdit | None:
         key, record = job_key(self._state, workload), job_of(self._state, workload)
@@ -98,3 +110,13 @@ def _seen(workload: Workload) -> _Seen:
         workload.deleting,
         workload.group_owners,
     )
+
+
+def _of_spec(spec: WorkloadSpec) -> _Seen:
+    return _Seen(spec.pod_sets, spec.priority_class_ref, "", deleting=False, owners=())
+
+
+def _kept(workload: Workload) -> _Seen | WorkloadSpec:
+    """What is remembered: of most Workloads there is no more to see than the spec, which the state has too."""
+    seen = _seen(workload)
+    return seen if seen.gates or seen.deleting or seen.owners else workload.spec

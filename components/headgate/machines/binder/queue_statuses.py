@@ -62,6 +62,9 @@ QUEUES_BUDGET: Final = BudgetSettings(rate_max=60, rate_min=2, burst=120, share=
 LOOKS_MAX: Final = 32
 """The maximum number of concurrent reads of queues."""
 
+ALIKE_MAX: Final = 4096
+"""How many different places of workloads are remembered, to keep equal ones once. Beyond it, all are forgotten."""
+
 _Configuration = (
     facts.ClusterQueueObserved
     | facts.ClusterQueueDeleted
@@ -113,6 +116,8 @@ class _Tally:
         self.pending: dict[StatusOwner, int] = {}
         self.holders: dict[StatusOwner, dict[WorkloadKey, None]] = {}
         self._places: dict[WorkloadKey, _Place] = {}
+        self._alike: dict[_Place, _Place] = {}
+        """One of all equal places."""
 
     def recount(self, state: State, key: WorkloadKey) -> tuple[StatusOwner, ...]:
         """Count a workload anew. Returns the queues whose counts have changed."""
@@ -128,7 +133,9 @@ class _Tally:
         if new is None:
             del self._places[key]
         else:
-            self._places[key] = new
+            if len(self._alike) >= ALIKE_MAX:
+                self._alike.clear()
+            self._places[key] = self._alike.setdefault(new, new)
             if new.holds:
                 self.holders.setdefault(new.queues()[0], {})[key] = None
         changed = [queue for place in (old, new) if place is not None for queue in place.queues()]

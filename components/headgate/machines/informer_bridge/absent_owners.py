@@ -11,13 +11,13 @@ changes, when a Job of its name is deleted, and after each list of Jobs.
 Level-triggered on the state. Answers are kept here until then, at most one entry per Workload.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from headgate.core.api.job_kinds import path_of
+from headgate.core.engine.backlog import Backlog
 from headgate.core.machine.api_results import NOT_FOUND, is_success
 from headgate.core.machine.contract import Call, Command, Completed
 from headgate.core.state.tables import Stage, State
@@ -53,7 +53,7 @@ class AbsentOwners:
         self._state = state
         self._is_there = is_there
         """Whether a pod group has a pod, or is one of a set: that is what there is of it."""
-        self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict.fromkeys(state.workloads)
+        self._dirty: Backlog[WorkloadKey] = Backlog(state.workloads)
         self._calls: dict[str, _Question] = {}
         self._known: dict[WorkloadKey, _Question] = {}
         """Workloads whose Jobs were queried, with an answer other than deleted."""
@@ -68,9 +68,9 @@ class AbsentOwners:
         match event:
             case facts.WorkloadObserved() | facts.WorkloadDeleted() | facts.OwnerGone():
                 self._known.pop(event.workload, None)
-                self._dirty[event.workload] = None
+                self._dirty.add(event.workload)
             case facts.JobDeleted():
-                self._dirty.update((key, None) for key in self._state.index.owned(event.uid))
+                self._dirty.add_all(self._state.index.owned(event.uid))
                 self.on_deletion(event.job)
 
     def on_deletion(self, job: JobKey) -> None:
@@ -79,17 +79,17 @@ class AbsentOwners:
         for key, question in list(self._known.items()):
             if question.job == job:
                 del self._known[key]
-                self._dirty[key] = None
+                self._dirty.add(key)
 
     def on_list(self) -> None:
         """All Jobs were listed: earlier answers may be outdated."""
-        self._dirty.update(dict.fromkeys(self._known))
+        self._dirty.add_all(self._known)
         self._known.clear()
 
     def settle(self, calls: list[Command]) -> None:
         """Send queries, as far as the limit of calls permits."""
         while self._dirty and len(self._calls) < CALLS_MAX:
-            self._look_at(self._dirty.popitem(last=False)[0], calls)
+            self._look_at(self._dirty.take(), calls)
 
     def _look_at(self, key: WorkloadKey, calls: list[Command]) -> None:
         workload = self._state.workloads.get(key)
@@ -129,7 +129,7 @@ class AbsentOwners:
         if question.workload in self._again:
             del self._again[question.workload]
             del self._known[question.workload]
-            self._dirty[question.workload] = None
+            self._dirty.add(question.workload)
 
 
 def _uid_in(body: bytes) -> str:

@@ -40,6 +40,7 @@ import msgspec
 from headgate.core.api import job_kinds
 from headgate.core.api.names import DEFAULT_QUEUE, ELASTIC_JOB, KUEUE, SCHEDULER_NAME
 from headgate.core.config.reader import ConfigurationError, read_document
+from headgate.core.engine.backlog import Backlog
 from headgate.core.fold import quarantine
 from headgate.core.fold.quarantine import about_event, has_workload_aside, is_about_aside, is_aside, kind_of, retry_of
 from headgate.core.kubernetes.selectors import matches_labels
@@ -203,7 +204,7 @@ class InformerBridge:
         self._raw: dict[JobKey, bytes] = {}
         """The JSON of Jobs that have no Workload yet, as last observed. At most one per Job."""
         self._effects: list[Event] = []
-        self._jobs: OrderedDict[JobKey, None] = OrderedDict.fromkeys(state.jobs)
+        self._jobs: Backlog[JobKey] = Backlog(state.jobs)
         self._creating: dict[str, _Creation] = {}
         self._created: dict[Uid, None] = {}
         self._variants = VariantMaker(state)
@@ -808,8 +809,7 @@ class InformerBridge:
         return (job,) if job is not None and job in self.state.jobs else ()
 
     def _look_at(self, jobs: Iterable[JobKey]) -> None:
-        for key in jobs:
-            self._jobs[key] = None
+        self._jobs.add_all(jobs)
 
     def _go_on(self, jobs: Mapping[JobKey, None]) -> None:
         """Have jobs examined that need not wait for their parents any more, those without a queue by their objects."""
@@ -830,7 +830,7 @@ class InformerBridge:
     def _create_workloads(self, calls: list[Command]) -> None:
         self._look_at(self._pod_jobs.take_found())
         while self._jobs and not self._is_full():
-            key = self._jobs.popitem(last=False)[0]
+            key = self._jobs.take()
             record = self.state.jobs.get(key)
             if is_aside(self.state, "Job", key, Producer.INFORMER_BRIDGE):
                 continue

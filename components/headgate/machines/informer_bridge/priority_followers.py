@@ -11,9 +11,9 @@ examined again when it is observed (`expect`), for the class may have changed me
 that it cannot reach a Workload that has come to name another class.
 """
 
-from collections import OrderedDict
 from typing import Final
 
+from headgate.core.engine.backlog import Backlog
 from headgate.core.machine.contract import JSON_PATCH, Call, Command, Completed
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import Stage, State, Workload
@@ -32,7 +32,7 @@ class PriorityFollowers:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict.fromkeys(state.workloads)
+        self._dirty: Backlog[WorkloadKey] = Backlog(state.workloads)
         self._expected: dict[WorkloadKey, None] = {}
         """Workloads that are written with the value of a class, and not observed since. At most one entry per call."""
         self._calls: dict[str, WorkloadKey] = {}
@@ -52,18 +52,18 @@ class PriorityFollowers:
         match event:
             case facts.WorkloadPriorityClassObserved():
                 workloads = self._state.workloads.items()
-                self._dirty.update((key, None) for key, each in workloads if _names(each, event.name))
+                self._dirty.add_all(key for key, each in workloads if _names(each, event.name))
             case facts.WorkloadObserved():
                 if event.workload in self._expected:
                     del self._expected[event.workload]
-                    self._dirty[event.workload] = None
+                    self._dirty.add(event.workload)
             case facts.WorkloadDeleted() | effects.WorkloadCreateRejected():
                 self._expected.pop(event.workload, None)
 
     def settle(self, calls: list[Command]) -> None:
         """Patch the priorities that differ, as far as the limit of calls permits."""
         while self._dirty and len(self._calls) < CALLS_MAX:
-            key = self._dirty.popitem(last=False)[0]
+            key = self._dirty.take()
             workload = self._state.workloads.get(key)
             if workload is not None:
                 with about("Workload", key):
@@ -95,7 +95,7 @@ class PriorityFollowers:
         """A patch has ended. If the class has changed meanwhile, the Workload is examined again."""
         key = self._calls.pop(completed.call_id, None)
         if key is not None and key in self._expected:
-            self._dirty[key] = None
+            self._dirty.add(key)
 
 
 def _names(workload: Workload, name: str) -> bool:

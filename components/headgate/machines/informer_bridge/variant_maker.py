@@ -9,7 +9,6 @@ Level-triggered on the state: a workload is examined when its family or its Clus
 parent, so that a repeated POST is answered 409 and does no harm. A call is not repeated until the family has changed.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, Final, Literal
 
@@ -19,6 +18,7 @@ from headgate.core.api.names import ALLOWED_FLAVORS
 from headgate.core.api.owner_references import controlling
 from headgate.core.config import feature_gates as gates
 from headgate.core.config.feature_gates import enabled
+from headgate.core.engine.backlog import Backlog
 from headgate.core.machine.api_results import is_success
 from headgate.core.machine.contract import MERGE_PATCH, Call, Command, Completed
 from headgate.core.state.attribution import about
@@ -100,7 +100,7 @@ class VariantMaker:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict.fromkeys(state.workloads)
+        self._dirty: Backlog[WorkloadKey] = Backlog(state.workloads)
         self._calls: dict[str, WorkloadKey] = {}
         self._raw: dict[WorkloadKey, bytes] = {}
         """Parents as read from the API server, until their variants are created. At most one per family."""
@@ -143,15 +143,14 @@ class VariantMaker:
         self._look_at((parent,))
 
     def _look_at(self, keys: Iterable[WorkloadKey]) -> None:
-        for key in keys:
-            self._dirty[key] = None
+        self._dirty.add_all(keys)
 
     def settle(self, calls: list[Command]) -> None:
         """The calls that are due. The outcomes of earlier ones are in `effects`, which the caller takes."""
         if not enabled(self._state.configuration, gates.CONCURRENT_ADMISSION):
             self._dirty.clear()
         while self._dirty and len(self._calls) < CALLS_MAX:
-            key = self._dirty.popitem(last=False)[0]
+            key = self._dirty.take()
             workload = self._state.workloads.get(key)
             with about("Workload", key):
                 if (

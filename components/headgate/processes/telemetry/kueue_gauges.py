@@ -17,6 +17,7 @@ from headgate.core.kubernetes.quantities import QuantityError
 from headgate.core.quota.activeness import cluster_queue_active, local_queue_active
 from headgate.core.quota.admission_fair_sharing import local_queue_usage, orders_by_usage
 from headgate.core.quota.tree import Quota, quotas_of
+from headgate.core.state.resting import WorkloadAtRest
 from headgate.core.state.tables import ClusterQueueRecord, FlavorResource, Stage, State, Workload, local_queue_of
 from headgate.core.status.queue_status import count_holders, count_local_queue, is_pending_in_queue
 from headgate.core.workload.pod_requests import limits_of, pod_set_requests
@@ -46,7 +47,7 @@ def _build_info(_: State) -> Values:
 def _pending(state: State) -> Values:
     """Active: in the queue. Inadmissible: asleep, behind a blocked head, parked alone, or in an inactive queue."""
     parked: Counter[str] = Counter()
-    for workload in state.workloads.values():
+    for workload in state.workloads.awake():
         if workload.stage in (Stage.PARKED, Stage.SKIPPED) and is_pending_in_queue(workload):
             parked[workload.cluster_queue] += 1
     for name in state.cluster_queues:
@@ -67,13 +68,13 @@ def _pending(state: State) -> Values:
         yield from by_status({"cluster_queue": name}, float(active), float(waiting))
 
 
-def _each_pending(state: State) -> Iterator[tuple[Workload, bool]]:
-    """The pending workloads, and whether each is active."""
+def _each_pending(state: State) -> Iterator[tuple[Workload | WorkloadAtRest, bool]]:
+    """The pending workloads, and whether each is active. Most are at rest, and are only looked at."""
     is_open = {name: cluster_queue_active(state, name).active for name in state.cluster_queues}
     for name, queue in state.index.pending.items():
         for key, is_ahead in queue.each():
-            yield state.workloads[key], is_ahead and is_open.get(name, False)
-    for workload in state.workloads.values():
+            yield state.workloads.peek(key), is_ahead and is_open.get(name, False)
+    for workload in state.workloads.awake():
         if workload.stage is Stage.OFFERED:
             yield workload, is_open.get(workload.cluster_queue, False)
         elif workload.stage in (Stage.PARKED, Stage.SKIPPED) and is_pending_in_queue(workload):
@@ -83,7 +84,8 @@ def _each_pending(state: State) -> Iterator[tuple[Workload, bool]]:
 def _pending_of_local_queues(state: State) -> Values:
     counts: Counter[tuple[LocalQueueKey, bool]] = Counter()
     for workload, is_active in _each_pending(state):
-        counts[local_queue_of(workload), is_active] += 1
+        queue = LocalQueueKey(f"{split_key(workload.key)[0]}/{workload.spec.queue_name}")
+        counts[queue, is_active] += 1
     for key in state.local_queues:
         yield from by_status(of_local_queue(key), float(counts[key, True]), float(counts[key, False]))
 
@@ -105,7 +107,7 @@ def _pending_resources(state: State) -> Values:
         shape = split_key(workload.key)[0], workload.shape
         requested = kept.get(shape)
         if requested is None:
-            requested = kept[shape] = _requested(state, workload)
+            requested = kept[shape] = _requested(state, state.workloads[workload.key])
         for resource, amount in requested.items():
             sums[workload.cluster_queue, resource] += amount
     for name, record in state.cluster_queues.items():
@@ -178,7 +180,7 @@ def _finished_of_local_queues(state: State) -> Values:
 
 
 def _finished_of(state: State) -> Iterator[Workload]:
-    return (workload for workload in state.workloads.values() if workload.stage is Stage.FINISHED)
+    return (workload for workload in state.workloads.awake() if workload.stage is Stage.FINISHED)
 
 
 # --- holders -------------------------------------------------------------------------------------------------------

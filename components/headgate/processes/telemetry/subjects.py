@@ -44,5 +44,5 @@ def _named(event: Event, state: State | None) -> Iterator[tuple[str, str]]:
 
 
 def _uid_of(state: State | None, key: str) -> str:
-    workload = state.workloads.get(key) if state is not None else None  # type: ignore[call-overload]
+    workload = state.workloads.get(key) if state is not None else None
     return workload.uid if workload is not None else ""
