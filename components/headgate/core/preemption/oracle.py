@@ -43,15 +43,28 @@ class SnapshotOracle:
         contested: AbstractSet[FlavorResource],
         demands: Sequence[PodSetDemand] = (),
     ) -> tuple[Target, ...]:
-        """`find_targets` for its workload. Where none are enough for the quota alone, none are for domains besides."""
+        """
+        `find_targets` for its workload, from the search for the quota alone where that was made.
+
+        Where it found none, none are enough for domains besides. Where the pods can be placed without those that it
+        found, it would find the same again: with each workload less in the topology there is more room.
+        """
         asked = frozenset(requests.items()), frozenset(contested)
         known = self._found.get(asked)
-        if known is not None and not (known and demands):
+        if known is not None and (not known or not demands or self._are_enough(known, demands)):
             return known
         found = find_targets(self._snapshot, self._queue, self._incoming, requests, contested, demands=demands)
         if not demands:
             self._found[asked] = found
         return found
+
+    def _are_enough(self, targets: tuple[Target, ...], demands: Sequence[PodSetDemand]) -> bool:
+        """Whether the pods can be placed without these; only where every search is monotonous: for one pod set."""
+        topologies = self._snapshot.topologies
+        if topologies is None or len(demands) > 1 or topologies.gates.balanced or topologies.gates.elastic:
+            return False
+        with self._snapshot.without(target.workload for target in targets):
+            return topologies.can_place(demands)
 
     def simulate(self, node: QuotaNode, fr: FlavorResource, value: int) -> tuple[Grade, int]:
         """NO_CANDIDATES, PREEMPT or RECLAIM, and the borrowing level of the request after the targets have gone."""
