@@ -36,12 +36,10 @@ from headgate.events.base import Producer
 from headgate.events.commit import Position
 from headgate.events.ids import Seq
 from headgate.processes.runtime.cell_record import CellRecords
-from headgate.processes.snapshots.store import FORMAT, SnapshotMeta, SnapshotUnusableError, unpack
+from headgate.processes.snapshots.store import SnapshotUnusableError, is_older, unpack
 
 CLUSTER_TIMEOUT_S: Final = 5.0
 """The timeout for the cluster."""
-
-_META = msgspec.json.Decoder(SnapshotMeta)
 
 
 async def gather(log: JetStreamLog, cell: str) -> Evidence:
@@ -78,7 +76,7 @@ def _seen(info: BlobInfo, blob: bytes, cell: str) -> SeenSnapshot:
     try:
         meta, _ = unpack(blob, cell)
     except SnapshotUnusableError as error:
-        return SeenSnapshot(name=info.name, position=Seq(info.position), why=str(error), older=_is_older(blob))
+        return SeenSnapshot(name=info.name, position=Seq(info.position), why=str(error), older=is_older(blob))
     return SeenSnapshot(
         name=info.name,
         position=meta.position,
@@ -86,14 +84,6 @@ def _seen(info: BlobInfo, blob: bytes, cell: str) -> SeenSnapshot:
         log_hash=meta.log_hash,
         log_identity=meta.log_identity,
     )
-
-
-def _is_older(blob: bytes) -> bool:
-    """Whether a snapshot is one of an older release, which is skipped and not damage."""
-    try:
-        return _META.decode(blob.partition(b"\n")[0]).format < FORMAT
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return False
 
 
 async def _leases(connection: Connection, cell: str) -> tuple[SeenLease, ...]:

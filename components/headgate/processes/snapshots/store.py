@@ -43,14 +43,16 @@ from headgate.events.remedy import REMEDY
 _LOG: Final = logging.getLogger(__name__)
 
 VERSION: Final = importlib.metadata.version("headgate")
-FORMAT: Final = 4
+FORMAT: Final = 3
+"""The version of the blob's layout: 3 has references to jobs with their group and kind. Versions read one layout."""
+TABLES: Final = 1
 """
-The version of the blob's layout and of the required content of its tables.
+The version of what the tables have to have, from 1 on.
 
-The tables are read by field name, so they may grow without a new format, unless a state without the new field would not
-be that of the log: 2 has the log hashes that attestations are compared with, 3 references to jobs with their group and
-kind, 4 the settings and the labels that a configuration has copied, and the Workloads that pods name. An older version
-that goes on with a newer one's log leaves such fields out of its state.
+They are read by field name, so they may grow without a new layout, and an older version may go on from a newer one's
+snapshot. It leaves the fields that it does not know out of its own, so one with a lower number is not started from
+where a state without the new field would not be that of the log: 1 has the settings and the labels that a configuration
+has copied, and the Workloads that pods name.
 """
 
 
@@ -65,6 +67,7 @@ class SnapshotMeta(msgspec.Struct, frozen=True, kw_only=True):
     taken_ms: UnixMs
     size_bytes: int
     format: int = FORMAT
+    tables: int = 0
     version: str = VERSION
 
 
@@ -96,6 +99,7 @@ def pack(state: State, *, log_identity: str, taken_ms: UnixMs) -> tuple[Snapshot
         log_identity=log_identity,
         taken_ms=taken_ms,
         size_bytes=len(encoded),
+        tables=TABLES,
     )
     return meta, msgspec.json.encode(meta) + b"\n" + encoded
 
@@ -104,7 +108,8 @@ def read_meta(blob: bytes) -> SnapshotMeta:
     """
     The description of a snapshot.
 
-    Raises SnapshotUnusableError when it is none, or of a layout that this version does not know.
+    Raises SnapshotUnusableError when it is none, of a layout that this version does not know, or its tables lack what
+    this version needs.
     """
     line, newline, _ = blob.partition(b"\n")
     try:
@@ -113,7 +118,18 @@ def read_meta(blob: bytes) -> SnapshotMeta:
         raise SnapshotUnusableError(f"its first line is no header ({error})") from error
     if not newline or meta.format != FORMAT:
         raise SnapshotUnusableError(f"its layout is {meta.format}, and this version reads {FORMAT}")
+    if meta.tables < TABLES:
+        raise SnapshotUnusableError(f"its tables are of version {meta.tables}, and this version needs {TABLES}")
     return meta
+
+
+def is_older(blob: bytes) -> bool:
+    """Whether a snapshot is one of an older release, which is skipped and not damage."""
+    try:
+        meta = _META.decode(blob.partition(b"\n")[0])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return meta.format < FORMAT or (meta.format == FORMAT and meta.tables < TABLES)
 
 
 def unpack(blob: bytes, cell: str) -> tuple[SnapshotMeta, State]:
