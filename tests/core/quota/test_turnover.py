@@ -206,24 +206,6 @@ def test_a_workload_shown_lately_is_given_as_long_as_showing_it_took() -> None:
     assert not cohort.rounds.preempted
 
 
-def test_a_victim_that_ends_before_it_is_stopped_shows_that_evictions_take_longer() -> None:
-    """Only an eviction that was known to take less is taken to last longer from then on."""
-    cohort = Cohort()
-    cohort.submit("a/job", 40)
-    cohort.run()
-    cohort.submit("a/urgent", 20, priority=1)
-    victim = cohort.state.workloads[WorkloadKey("a/job")]
-    cohort.rounds.settle(Producer.QUEUE_MANAGER)
-    cohort.rounds.settle(Producer.SCHEDULER)
-    assert victim.stage is Stage.EVICTED
-    cohort.rounds.log.now_ms = UnixMs(cohort.rounds.log.now_ms + 9_000)
-    turnover.note_finished(cohort.state, victim, cohort.rounds.log.now_ms)
-    assert turnover.eviction_ms(cohort.state, "a") == 9_000
-    victim.evicted_at_ms = UnixMs(cohort.rounds.log.now_ms - 1_000)
-    turnover.note_finished(cohort.state, victim, cohort.rounds.log.now_ms)
-    assert turnover.eviction_ms(cohort.state, "a") == 9_000
-
-
 def test_quota_is_not_lent_that_its_queue_would_take_back_at_once() -> None:
     """Nominal quota that the pending workloads of a reclaiming ClusterQueue will fill is not lent."""
     cohort = Cohort()

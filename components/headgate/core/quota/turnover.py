@@ -41,18 +41,9 @@ UNSHOWN_MS_MAX = 300_000
 
 
 def note_finished(state: State, workload: Workload, at_ms: UnixMs) -> None:
-    """
-    Count what a finishing workload releases. Nothing is counted for one that is evicted or holds no quota.
-
-    One that is evicted and ends before its owner has answered shows that evictions take longer than that.
-    """
+    """Count what a finishing workload releases. Nothing is counted for one that is evicted or holds no quota."""
     charged = state.index.usage_of.get(workload.key)
-    if not charged or not state.configuration.preemption_waits:
-        return
-    if workload.stage is Stage.EVICTED:
-        before_ms = state.eviction_ms.get(workload.cluster_queue, 0)
-        if not is_run_here(state, workload) and workload.evicted_at_ms and at_ms - workload.evicted_at_ms > before_ms:
-            note_released(state, workload, at_ms)
+    if not charged or workload.stage is Stage.EVICTED or not state.configuration.preemption_waits:
         return
     counted = state.turnover.setdefault(tree_of(workload.cluster_queue, state), {})
     for (flavor, resource), value in charged.items():
