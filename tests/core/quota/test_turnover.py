@@ -185,9 +185,9 @@ def test_an_owner_that_is_never_shown_the_admission_is_not_waited_for() -> None:
     cohort.submit("a/job", 40)
     cohort.run()
     cohort.submit("a/urgent", 20, priority=1)
-    cohort.run(turnover.UNSHOWN_MS_MAX - 10_000, step_ms=5_000)
+    cohort.run(turnover.EVICTION_MS_MAX - 600, step_ms=500)
     assert not cohort.rounds.preempted
-    cohort.run(20_000, step_ms=5_000)
+    cohort.run(1_200, step_ms=500)
     assert cohort.rounds.preempted
 
 

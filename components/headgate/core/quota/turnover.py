@@ -36,9 +36,6 @@ EVICTION_MS_MIN = 500
 EVICTION_MS_MAX = 30_000
 """The maximum wait before preempting, however long evictions take: a pod's default grace period."""
 
-UNSHOWN_MS_MAX = 300_000
-"""How long the API server may take for a reservation until the workload is preempted even so. Longer is a fault."""
-
 
 def note_finished(state: State, workload: Workload, at_ms: UnixMs) -> None:
     """Count what a finishing workload releases. Nothing is counted for one that is evicted or holds no quota."""
@@ -83,7 +80,7 @@ def retry_at_ms(state: State, foreign: Iterable[Workload]) -> UnixMs:
     shown both in that order. One for which that takes unusually long is not waited for.
     """
     now_ms = state.now_ms
-    waits = any(not each.shown_at_ms and now_ms < each.reserved_at_ms + UNSHOWN_MS_MAX for each in foreign)
+    waits = any(not each.shown_at_ms and now_ms < each.reserved_at_ms + EVICTION_MS_MAX for each in foreign)
     return UnixMs(now_ms + EVICTION_MS_MIN) if waits else UnixMs(0)
 
 
