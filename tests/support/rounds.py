@@ -18,7 +18,7 @@ from headgate.core.workload.owners import is_run_here
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.configuration import WakePolicyName
-from headgate.events.decisions import QuotaReserved, WorkloadMigrated, WorkloadPreempted
+from headgate.events.decisions import WorkloadMigrated, WorkloadPreempted
 from headgate.events.facts import ConfigurationObserved, InformersSynced
 from headgate.events.ids import Seq, UnixMs, WorkloadKey
 from headgate.events.queueing import WorkloadEvicted
@@ -35,18 +35,12 @@ Placed = dict[WorkloadKey, Any]
 
 
 class Rounds:
-    """
-    Both machines. An evicted workload stops at once: its owner has reported it before the queue manager decides.
-
-    Its owner has also been shown its admission by then, at once unless `shows_admissions` is cleared.
-    """
+    """Both machines. An evicted workload stops at once: its owner has reported it before the queue manager decides."""
 
     def __init__(self, log: TestLog) -> None:
         self.log = log
-        self.shows_admissions = True
         self.preempted: Counter[WorkloadKey] = Counter()
         self._evicted: dict[WorkloadKey, None] = {}
-        self._reserved: dict[WorkloadKey, None] = {}
         self._driven = {producer: Driven(log, producer, make) for producer, make in MACHINES.items()}
 
     @classmethod
@@ -72,8 +66,6 @@ class Rounds:
         """Let one of them decide once. Whether it had something to say."""
         said = False
         if producer is MANAGER:
-            if self.shows_admissions:
-                self.show_admissions()
             self._stop_evicted()
         driven = self._driven[producer]
         for output in driven.settle():
@@ -81,14 +73,6 @@ class Rounds:
                 self._note(driven.store(output))
                 said = True
         return said
-
-    def show_admissions(self) -> None:
-        """The API server gets the reservations that it has not got yet."""
-        reserved, self._reserved = self._reserved, {}
-        waits = self.state.configuration.preemption_waits
-        held = [self.state.workloads[key] for key in reserved if waits and key in self.state.workloads]
-        if shown := [applied(self.state, each) for each in held if each.stage in HOLDS_QUOTA]:
-            self._tell(Producer.BINDER, shown, 0)
 
     def _stop_evicted(self) -> None:
         evicted, self._evicted = self._evicted, {}
@@ -106,7 +90,6 @@ class Rounds:
         for driven in self._driven.values():
             driven.folded(logged)
         self.preempted.update(event.workload for event in events if isinstance(event, WorkloadPreempted))
-        self._reserved.update((event.workload, None) for event in events if isinstance(event, QuotaReserved))
         evictions = (WorkloadPreempted, WorkloadEvicted, WorkloadMigrated)
         self._evicted.update((event.workload, None) for event in events if isinstance(event, evictions))
 

@@ -161,51 +161,6 @@ def test_a_higher_priority_waits_no_longer_than_evicting_takes() -> None:
     assert sum(cohort.rounds.preempted.values()) == 2
 
 
-def test_a_workload_is_not_evicted_before_its_owner_knows_that_it_is_admitted() -> None:
-    """An owner answers an eviction after it was shown the admission, so until then nothing is gained by deciding it."""
-    cohort = Cohort()
-    cohort.rounds.shows_admissions = False
-    cohort.submit("a/job", 40)
-    cohort.run()
-    cohort.submit("a/urgent", 20, priority=1)
-    cohort.run(5_000)
-    assert not cohort.rounds.preempted
-    verdict = cohort.state.workloads[WorkloadKey("a/urgent")].verdict
-    assert verdict is not None
-    assert "1 workload(s) are to be preempted, and some of their owners have not been shown" in verdict.message
-    cohort.rounds.shows_admissions = True
-    cohort.run(turnover.EVICTION_MS_MIN + 100)
-    assert cohort.stage("a/urgent") is Stage.ADMITTED
-
-
-def test_an_owner_that_is_never_shown_the_admission_is_not_waited_for() -> None:
-    """The wait is bounded: where a status cannot be written, the workload is evicted all the same."""
-    cohort = Cohort()
-    cohort.rounds.shows_admissions = False
-    cohort.submit("a/job", 40)
-    cohort.run()
-    cohort.submit("a/urgent", 20, priority=1)
-    cohort.run(turnover.EVICTION_MS_MAX - 600, step_ms=500)
-    assert not cohort.rounds.preempted
-    cohort.run(1_200, step_ms=500)
-    assert cohort.rounds.preempted
-
-
-def test_a_workload_shown_lately_is_given_as_long_as_showing_it_took() -> None:
-    """An eviction takes no less than that. Where work ends all the time, enough has probably ended by then."""
-    cohort = Cohort()
-    cohort.rounds.shows_admissions = False
-    cohort.turn_over("a")
-    cohort.rounds.show_admissions()
-    cohort.submit("a/urgent", 6, priority=1)
-    for number in range(10, 16):
-        cohort.run(100)
-        cohort.finish(f"a/job-{number}")
-    cohort.run()
-    assert cohort.stage("a/urgent") is Stage.ADMITTED
-    assert not cohort.rounds.preempted
-
-
 def test_quota_is_not_lent_that_its_queue_would_take_back_at_once() -> None:
     """Nominal quota that the pending workloads of a reclaiming ClusterQueue will fill is not lent."""
     cohort = Cohort()

@@ -48,7 +48,6 @@ from headgate.core.state.attribution import about
 from headgate.core.state.tables import DomainUsage, FlavorResource, Stage, State, Workload
 from headgate.core.workload import variants
 from headgate.core.workload.ordering import priority_of
-from headgate.core.workload.owners import is_run_here
 from headgate.core.workload.pods_ready import WAITING_FOR_PODS_READY, all_ready
 from headgate.core.workload.preemption_gates import is_closed
 from headgate.events.ids import UnixMs, WorkloadKey
@@ -64,10 +63,6 @@ FITS_LATER = f"{OVERLAPS}, but will fit after these preemptions complete"
 _FITS_WITHOUT_VICTIMS = "Workload will fit after the preemptions of other workloads complete"
 _GATED = "Workload requires preemption, but it's gated"
 _WAITS = ". Unless enough quota is free by {1}, {0} workload(s) will be preempted"
-_WAITS_FOR_OWNERS = (
-    ". {0} workload(s) are to be preempted, and some of their owners have not been shown yet that they are admitted; "
-    "this is decided again at {1}"
-)
 _KEEPS = ". Enough quota will probably be free by {0}; until then its ClusterQueue admits nothing else before it"
 _WAITS_FOR_PODS = "waiting for all admitted workloads to be in PodsReady condition"
 
@@ -439,30 +434,18 @@ class _Process:
         Let it wait, with its quota reserved, where finishing workloads will probably free enough quota soon.
 
         A head with a higher priority than all its targets waits no longer than evicting them takes; one that reclaims
-        what its ClusterQueue has lent, up to `RECLAIM_MS_MAX`. No head waits twice before it preempts, but for targets
-        whose owners have hardly been shown, or not yet, that they are admitted: these would answer an eviction later.
+        what its ClusterQueue has lent, up to `RECLAIM_MS_MAX`. No head waits twice before it preempts.
         """
         if not self._may_wait(entry) or not self._stay(entry):
             return False
-        patience_ms, message = self._patience_ms(entry), _WAITS
-        until_ms = self._until_ms(entry, tree, patience_ms)
+        until_ms = self._until_ms(entry, tree, self._patience_ms(entry))
         if not until_ms:
-            foreign = self._foreign_targets(entry)
-            until_ms, message = turnover.retry_at_ms(self._state, foreign), _WAITS_FOR_OWNERS
-            if not until_ms:
-                until_ms, message = turnover.answers_from_ms(foreign, patience_ms), _WAITS
-                if not self._comes_within(entry, tree, until_ms - self._state.now_ms):
-                    return False
+            return False
         entry.until_ms, entry.last_tried = until_ms, ()
         self._charge(entry, tree, entry.usage, entry.occupies)
         entry.requeue_reason, entry.reason = PENDING_PREEMPTION, WAITING_FOR_QUOTA
-        entry.message += message.format(len(entry.targets), rfc3339(until_ms))
+        entry.message += _WAITS.format(len(entry.targets), rfc3339(until_ms))
         return True
-
-    def _foreign_targets(self, entry: CycleEntry) -> list[Workload]:
-        """Those of its targets whose owners are told by the Workload's status to stop."""
-        targets = (self._state.workloads[target.workload] for target in entry.targets)
-        return [each for each in targets if not is_run_here(self._state, each)]
 
     def _may_wait(self, entry: CycleEntry) -> bool:
         """Not what holds quota: a workload without topology domains is tried again after its backoff."""

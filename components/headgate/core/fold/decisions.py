@@ -30,7 +30,6 @@ from headgate.core.fold.transitions import (
     uncharge,
 )
 from headgate.core.kubernetes import conditions
-from headgate.core.quota import turnover
 from headgate.core.state.handlers import EventHandlers
 from headgate.core.state.sharing import name, requests_of
 from headgate.core.state.tables import REFUSED_MAX, SecondPass, Stage, State, Verdict, Workload
@@ -246,7 +245,6 @@ def _status_applied(state: State, event: effects.StatusApplied, commit: Commit, 
         workload.finalizer = workload.finalizer and not event.finalizer_removed
         workload.applied_version = max(workload.applied_version, event.version)
         workload.shown = differing(workload, workload.shown)
-        turnover.note_shown(state, workload, commit.time_ms)
 
 
 def _status_rejected(state: State, event: effects.StatusRejected, commit: Commit, seq: Seq) -> None:

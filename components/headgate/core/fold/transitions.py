@@ -455,7 +455,6 @@ def reserve(
     unblock(state, workload)
     leave(state, workload, end, seq)
     workload.cluster_queue, workload.admission, workload.reserved_at_ms = event.cluster_queue, event.admission, at_ms
-    workload.shown_at_ms = UnixMs(0)
     workload.parked, workload.verdict, workload.last_tried_flavors = None, None, ()
     workload.second_pass = None
     workload.conditions = conditions.put(

@@ -265,7 +265,6 @@ def _take_over(state: State, workload: Workload, status: WorkloadStatus) -> None
     elif status.admission is not None and reserved is not None and reserved.status == "True":
         workload.cluster_queue = status.admission.cluster_queue
         workload.reserved_at_ms = _time_of(reserved, workload.created_ms)
-        workload.shown_at_ms = workload.reserved_at_ms
         admitted = conditions.find(status.conditions, conditions.ADMITTED)
         if conditions.is_true(status.conditions, conditions.EVICTED):
             workload.stage = Stage.EVICTED

@@ -33,8 +33,6 @@ SNAPSHOTS_SINCE: Final = 2
 CYCLES_SINCE: Final = 0
 WAITING_CYCLES_SINCE: Final = 2
 """As above, for cells in which heads wait before they preempt (`Configuration.preemption_waits`)."""
-FOREIGN_TARGETS_SINCE: Final = 4
-"""As above, for cycles that would preempt work which other controllers run: before, its owners were not waited for."""
 QUEUE_DECISIONS_SINCE: Final = 3
 STATUSES_SINCE: Final = 1
 PLACEMENTS_SINCE: Final = 3

@@ -5,9 +5,6 @@ Evicting a workload loses its work. Where workloads finish all the time, the quo
 fast as an eviction would free it. So before the cycle lets a head preempt, it estimates how long it would take until
 that quota is free without eviction (`expected_ms`), and lets the head wait when that is soon.
 
-Where Headgate does not run the work itself, the owner answers an eviction, as soon as the API server shows it. So it
-also matters whether the owner has been shown yet that its workload is admitted, and since when (`note_shown`).
-
 The fold counts what finished workloads release, by quota tree and flavor-resource, in windows of `WINDOW_MS`: the
 current one and the one before it. It also records how long evictions take, from the decision until the quota is free.
 What evicted workloads release does not count as turnover.
@@ -15,11 +12,10 @@ What evicted workloads release does not count as turnover.
 Called by the fold; read by the cycle.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from headgate.core.quota.cohorts import tree_of
-from headgate.core.state.tables import HOLDS_QUOTA, FlavorResource, Stage, State, Turnover, Workload
-from headgate.core.workload.owners import is_run_here
+from headgate.core.state.tables import FlavorResource, Stage, State, Turnover, Workload
 from headgate.events.ids import UnixMs
 
 WINDOW_MS = 2_000
@@ -48,14 +44,6 @@ def note_finished(state: State, workload: Workload, at_ms: UnixMs) -> None:
         counted[name] = _add(counted.get(name), value, at_ms)
 
 
-def note_shown(state: State, workload: Workload, at_ms: UnixMs) -> None:
-    """Record when the API server got the reservation of a workload whose owner Headgate does not run."""
-    if workload.shown_at_ms or workload.stage not in HOLDS_QUOTA or not state.configuration.preemption_waits:
-        return
-    if not is_run_here(state, workload):
-        workload.shown_at_ms = at_ms
-
-
 def note_evicted(state: State, workload: Workload, at_ms: UnixMs) -> None:
     """Record that a workload that holds quota is evicted now."""
     if workload.key in state.index.usage_of and state.configuration.preemption_waits:
@@ -70,31 +58,6 @@ def note_released(state: State, workload: Workload, at_ms: UnixMs) -> None:
     before_ms = state.eviction_ms.get(workload.cluster_queue, took_ms)
     state.eviction_ms[workload.cluster_queue] = before_ms + (took_ms - before_ms) // 4
     workload.evicted_at_ms = UnixMs(0)
-
-
-def retry_at_ms(state: State, foreign: Iterable[Workload]) -> UnixMs:
-    """
-    When to decide again whether to preempt workloads whose owners Headgate does not run; 0 to decide now.
-
-    The owner of a workload whose reservation the API server has not got yet cannot know of an eviction either, and is
-    shown both in that order. One for which that takes unusually long is not waited for.
-    """
-    now_ms = state.now_ms
-    waits = any(not each.shown_at_ms and now_ms < each.reserved_at_ms + EVICTION_MS_MAX for each in foreign)
-    return UnixMs(now_ms + EVICTION_MS_MIN) if waits else UnixMs(0)
-
-
-def answers_from_ms(foreign: Iterable[Workload], patience_ms: int) -> UnixMs:
-    """
-    Until when it is worth waiting for workloads that were shown their reservation lately, instead of evicting them.
-
-    Evicting one takes at least as long as it took to show the reservation, since it is shown the same way.
-    """
-    ends = (
-        each.shown_at_ms + min(max(patience_ms, each.shown_at_ms - each.reserved_at_ms), EVICTION_MS_MAX)
-        for each in foreign
-    )
-    return UnixMs(max(ends, default=0))
 
 
 def forget(state: State, cluster_queue: str) -> None:

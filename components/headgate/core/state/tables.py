@@ -188,8 +188,7 @@ class Workload(Record):
     that have failed; the first is to be replaced. `shaped_at` is the position at which its pod sets last changed, 0
     while they are as created; `outdated` means that its quota was reserved for other pod sets than it has.
     `group_owners` are the uids of the owners of a pod group's Workload. `decided_checks` are the names of the checks
-    that Headgate has decided itself: what the object shows of them is its own. `shown_at_ms` is when the API server got
-    the present reservation, 0 before that, and for a job that Headgate runs.
+    that Headgate has decided itself: what the object shows of them is its own.
     """
 
     key: WorkloadKey
@@ -249,7 +248,6 @@ class Workload(Record):
     outdated: bool = False
     group_owners: tuple[str, ...] = ()
     decided_checks: tuple[str, ...] = ()
-    shown_at_ms: UnixMs = UnixMs(0)
 
 
 class NamespaceRecord(Note, frozen=True):

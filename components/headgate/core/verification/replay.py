@@ -21,22 +21,14 @@ from headgate.core.fold.quarantine import Treatments
 from headgate.core.log import refusal
 from headgate.core.log.authority import overstepped
 from headgate.core.log.refusal import CommitFilter
-from headgate.core.log.rules_version import (
-    CYCLES_SINCE,
-    FOREIGN_TARGETS_SINCE,
-    RULES,
-    SNAPSHOTS_SINCE,
-    WAITING_CYCLES_SINCE,
-    decides_alike,
-)
+from headgate.core.log.rules_version import CYCLES_SINCE, RULES, SNAPSHOTS_SINCE, WAITING_CYCLES_SINCE, decides_alike
 from headgate.core.machine.commits import election_of
 from headgate.core.state.tables import State
 from headgate.core.verification.check import NOTHING, Check, OtherRules, ReplayDifference, opens_term
 from headgate.core.verification.placements import PLACEMENT_EVENTS
-from headgate.core.workload.owners import is_run_here
 from headgate.events.base import Producer
 from headgate.events.commit import Commit, LoggedCommit, Position, decode_entry, encode_event
-from headgate.events.decisions import CycleDecided, PodTried, WorkloadPreempted, WorkloadSkipped
+from headgate.events.decisions import CycleDecided, PodTried, WorkloadSkipped
 from headgate.events.effects import DivergenceFound, LeaderElected, ObjectQuarantined, ObjectReleased, SnapshotTaken
 from headgate.events.extenders import ExtenderAnswered
 from headgate.events.ids import Seq
@@ -248,16 +240,6 @@ class Replay:
             elif type(event) is DivergenceFound:
                 yield from self._compare_divergence(Position(logged.seq, index), event)
 
-    def _cycle_since(self, events: Sequence[Event]) -> int:
-        """The rules since which a cycle with these events is decided as it is now."""
-        if not self.state.configuration.preemption_waits:
-            return CYCLES_SINCE
-        targets = {target for event in events if isinstance(event, WorkloadSkipped) for target in event.targets}
-        targets |= {event.workload for event in events if isinstance(event, WorkloadPreempted)}
-        known = [self.state.workloads[key] for key in sorted(targets) if key in self.state.workloads]
-        is_foreign = any(not is_run_here(self.state, each) for each in known)
-        return FOREIGN_TARGETS_SINCE if is_foreign else WAITING_CYCLES_SINCE
-
     # Large: one exit for each reason not to compare a recorded cycle, and one for each difference.
     def _compare_cycle(self, logged: LoggedCommit) -> Iterator[ReplayDifference]:
         events = logged.commit.events
@@ -275,7 +257,8 @@ class Replay:
                 replayed=NOTHING,
             )
             return
-        if not decides_alike(Producer.SCHEDULER, self._rules, self._cycle_since(events)):
+        waits = self.state.configuration.preemption_waits
+        if not decides_alike(Producer.SCHEDULER, self._rules, WAITING_CYCLES_SINCE if waits else CYCLES_SINCE):
             self._passed_over += 1
             return
         since = self.state.producers[Producer.SCHEDULER].last_seq
