@@ -9,8 +9,8 @@ FUZZ ?= 150
 N ?= 10000
 # Jobs of each run with a planted defect (make defects).
 JOBS ?= 1000
-# Tests run in one process more than there are cores, up to four, as many of them wait; WORKERS=0 runs them in one, in order.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Tests run in two processes more than there are cores, up to four, as many of them wait; WORKERS=0 runs them in one, in order.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 # What `make coverage` runs: the folders of tests that reach most lines in the shortest time.
 COVERED = $(addprefix tests/,cluster core crds events histories machines processes web)
 PARALLEL = -n $(WORKERS) --maxprocesses 4

@@ -126,6 +126,13 @@ CELL: Final = (
                 kind="stat",
                 width=6,
             ),
+            panel(
+                "Failed placement plugins",
+                "Plugins that have raised an exception: each such attempt fails.",
+                maxima(cell("headgate_placement_plugin_failed"), "plugin", "extension_point"),
+                kind="stat",
+                width=12,
+            ),
         ),
     ),
     PanelRow(

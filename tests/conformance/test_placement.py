@@ -95,12 +95,9 @@ def test_configurations_amount_to_the_recorded_profiles(name: str) -> None:
 
 
 def test_the_default_profile_is_that_of_the_table() -> None:
-    """Plugins in order at each point, weights, and arguments; and the plugin of pod groups, whose gate was off."""
+    """Plugins in order at each point, weights, and arguments."""
     told = json.loads(json.dumps(told_profiles(read_profiles(None, REGISTRY))))
-    expected = tables()["defaultProfile"]
-    expected["plugins"]["preEnqueue"].append("GangScheduling")
-    expected["plugins"]["permit"] = [*expected["plugins"].get("permit", []), "GangScheduling"]
-    assert told == {"default-scheduler": expected}
+    assert told == {"default-scheduler": tables()["defaultProfile"]}
 
 
 @pytest.mark.parametrize(("nodes", "percentage", "of_profile", "expected"), tables()["nodesToFind"]["rows"])

@@ -51,9 +51,10 @@ def test_what_finds_no_domains_comes_to_rest() -> None:
     assert places.judged > 0
 
 
-def test_what_waits_for_a_preemptor_of_another_cluster_queue_is_tried_after_it() -> None:
+@pytest.mark.parametrize("seed", [381, 389, 395, 396])
+def test_what_waits_for_a_preemptor_of_another_cluster_queue_is_tried_after_it(seed: int) -> None:
     """With fair sharing, too: the preemptor gets its domains, and those that were held back for it are tried again."""
-    playing = Playing(with_topologies(script_of(390)), [*judges(), Places()])
+    playing = Playing(with_topologies(script_of(seed)), [*judges(), Places()])
     assert playing.play().ending is Ending.REST
     assert playing.script.configuration.fair_sharing is not None
 

@@ -43,5 +43,5 @@ KIND_OF: Final[Mapping[str, str]] = {
     "resourceclaims": "ResourceClaim",
     "resourceslices": "ResourceSlice",
     "deviceclasses": "DeviceClass",
-    "podgroups": "PodGroup",
+    "podgroups.scheduling.k8s.io": "PodGroup",
 }

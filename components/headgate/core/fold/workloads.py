@@ -365,7 +365,7 @@ def _parked(state: State, event: queueing.WorkloadParked, commit: Commit, seq: S
     parked = Parked(
         reason=name(event.reason),
         message=name(event.message),
-        wake=state.shared.wake(event.wake, workload.verdict),
+        wake=state.shared.wake(event.wake, None if workload.verdict is None else workload.verdict.needs),
         since=seq,
         decided_at=event.decided_at or seq,
         since_ms=commit.time_ms,

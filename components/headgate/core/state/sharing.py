@@ -13,7 +13,7 @@ Names of which there are few (ClusterQueues, kinds, scheduling hashes) go throug
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from sys import getrefcount, intern
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -30,9 +30,6 @@ from headgate.events.objects import (
     WorkloadSpec,
 )
 from headgate.events.queueing import Needs, QuotaFreed, Wake
-
-if TYPE_CHECKING:
-    from headgate.core.state.tables import Verdict
 
 name = intern
 """The one object for a name of which there are few."""
@@ -115,16 +112,16 @@ class Shared:
         """What must be available at once: amounts by flavor and resource, of which there are few."""
         return tuple({name(what): name(value) for what, value in way.items()} for way in needs)
 
-    def wake(self, wake: tuple[Wake, ...], verdict: "Verdict | None") -> tuple[Wake, ...]:
-        """What a workload waits for: mostly what the verdict on it has said."""
-        if verdict is None:
+    def wake(self, wake: tuple[Wake, ...], decided: Needs | None) -> tuple[Wake, ...]:
+        """What a workload waits for: mostly the needs that the verdict on it has, if there is one."""
+        if decided is None:
             return wake
         return tuple(
             replace(
                 each,
                 tree=name(each.tree),
                 flavor_resources=self.names(each.flavor_resources),
-                needs=verdict.needs if each.needs == verdict.needs else each.needs,
+                needs=decided if each.needs == decided else each.needs,
             )
             if isinstance(each, QuotaFreed)
             else each

@@ -132,7 +132,14 @@ KINDS: Final[Mapping[str, PlacementKind]] = {
         PlacementKind("deviceclasses", DeviceClass, DEVICES, namespaced=False, optional=True),
         PlacementKind("resourceslices", ResourceSlice, DEVICES, namespaced=False, optional=True),
         PlacementKind("resourceclaims", ResourceClaim, DEVICES, optional=True, supposed=supposed_claim),
-        PlacementKind("podgroups", PodGroupObject, "scheduling.k8s.io", optional=True, version="v1alpha2"),
+        PlacementKind(
+            "podgroups",
+            PodGroupObject,
+            "scheduling.k8s.io",
+            optional=True,
+            version="v1alpha2",
+            alias="podgroups.scheduling.k8s.io",
+        ),
         PlacementKind("pods", PodObject),
     )
 }

@@ -26,19 +26,27 @@ WITH_ARGUMENTS: Final = (
 """The plugins whose arguments the recordings have."""
 
 
+BEHIND_GATES: Final = frozenset({"GangScheduling"})
+"""Default plugins that the recorded kube-scheduler did not have: their feature gates are alpha, and were off."""
+
+
 def told_profiles(profiles: Profiles) -> Json:
-    """What a configuration amounts to."""
+    """What a configuration amounts to, without plugins behind feature gates."""
     return {name: _told_profile(profile) for name, profile in sorted(profiles.by_name.items())}
 
 
 def _told_profile(profile: Profile) -> Json:
     return {
-        "plugins": {point: list(names) for point, names in profile.points.items()},
+        "plugins": {point: told for point, names in profile.points.items() if (told := _ungated(names))},
         "weights": dict(profile.weights),
         "args": {
             name: _told_arguments(profile.arguments[name]) for name in WITH_ARGUMENTS if name in profile.arguments
         },
     }
+
+
+def _ungated(plugins: Iterable[str]) -> list[str]:
+    return [name for name in plugins if name not in BEHIND_GATES]
 
 
 def _told_arguments(arguments: PluginArguments) -> Json:
