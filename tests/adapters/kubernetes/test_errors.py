@@ -117,3 +117,11 @@ def test_an_object_that_is_absent_is_no_missing_resource():
     assert error.is_not_found
     assert not error.is_unserved
     assert not is_operating_error(error)
+
+
+def test_a_version_that_an_api_group_does_not_have_is_a_missing_resource():
+    """The API server answers with a Status there, too, which names no object: a group with v1 and without v1alpha2."""
+    said = (
+        b'{"kind":"Status","reason":"NotFound","message":"the server could not find the requested resource","code":404}'
+    )
+    assert api_error(404, {}, said, request="GET /apis/scheduling.k8s.io/v1alpha2/podgroups").is_unserved

@@ -111,7 +111,7 @@ class ApiError(KubernetesError):
     @property
     def is_unserved(self) -> bool:
         """The path leads nowhere: the resource is not installed. Says nothing about any object of it."""
-        return self.status == 404 and not self.is_from_api
+        return self.status == 404 and (not self.is_from_api or self.message.startswith(_UNSERVED))
 
     @property
     def is_access_denied(self) -> bool:
@@ -194,6 +194,8 @@ _REASONS: Final[Mapping[int, str]] = {
 _DENIED: Final = re.compile(r'(?:^|is forbidden: )User "[^"]*" cannot ')
 
 # The API server's message when the body of an apply does not match its type. It sends that with a 500 and no reason.
+_UNSERVED: Final = "the server could not find the requested resource"
+"""Of a resource or a version that an API group of the server does not have; for an object, it is named."""
 _UNTYPED: Final = "failed to create typed patch object"
 
 # The API server's message when a pod that is to be evicted has several budgets, also with a 500.
