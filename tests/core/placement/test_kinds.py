@@ -6,7 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.placement.objects.kinds import PODS
+from headgate.core.api.watched_kinds import KIND_OF
+from headgate.core.placement.objects.kinds import KINDS, PODS
 from headgate.core.placement.objects.metadata import read
 from headgate.core.placement.objects.pods import PodObject
 from headgate.core.placement.requests import requests_of
@@ -68,3 +69,9 @@ def test_what_the_log_has_of_a_pod_is_reduced_no_further(manifest: Json) -> None
     shown = PODS.shown(msgspec.json.encode(manifest))
     assert shown is not None
     assert PODS.shown(bytes(shown)) == shown
+
+
+def test_a_kind_is_known_by_its_plural_and_by_its_name_among_the_watched_resources() -> None:
+    """Facts have the plural, and what the bridge fails over has the name: quarantine takes both for one object."""
+    for kind in KINDS.values():
+        assert KIND_OF[kind.plural] == KIND_OF[kind.name] == kind.kind

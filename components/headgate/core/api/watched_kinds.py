@@ -1,6 +1,9 @@
 """
 The kinds of the watched objects that are no jobs, by the name of their resource.
 
+A resource whose plural is that of a kind of jobs too has a name of its own among the watched ones, and is here under
+both: facts about its objects have the plural.
+
 Quarantine names objects by them, and placement the objects that it reads. Jobs have their own table (`job_kinds`).
 """
 
@@ -43,5 +46,6 @@ KIND_OF: Final[Mapping[str, str]] = {
     "resourceclaims": "ResourceClaim",
     "resourceslices": "ResourceSlice",
     "deviceclasses": "DeviceClass",
+    "podgroups": "PodGroup",
     "podgroups.scheduling.k8s.io": "PodGroup",
 }
