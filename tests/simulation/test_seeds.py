@@ -18,11 +18,10 @@ from headgate.core.audit.invariants import forgotten
 from headgate.core.cycle import decide_cycle
 from headgate.core.engine.driver import ATOMIC, DriverLimits
 from headgate.core.machine.contract import Machine
-from headgate.core.placement.deciding import PlacementEvent
 from headgate.core.state.tables import PENDING, Stage, State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
-from headgate.events.decisions import CycleDecided, QuotaReserved
+from headgate.events.decisions import CycleDecided, PlacementDecision, QuotaReserved
 from headgate.events.effects import LeaderElected
 from headgate.events.facts import ConfigurationObserved
 from headgate.events.signing import Signer
@@ -212,7 +211,9 @@ def test_a_run_within_tight_bounds_ends_as_one_that_meets_none(sampled_seed: int
         assert run.finished() - plan.deleted == plan.can_finish, waiting(run)
         assert forgotten(run.world.state) == []
     parts = [logged for logged in run.world.log if logged.commit.producer in ATOMIC]
-    assert all(isinstance(logged.commit.events[0], CycleDecided | LeaderElected | PlacementEvent) for logged in parts)
+    assert all(
+        isinstance(logged.commit.events[0], CycleDecided | LeaderElected | PlacementDecision) for logged in parts
+    )
 
 
 def waiting(run: Run) -> str:

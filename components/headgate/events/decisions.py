@@ -323,6 +323,9 @@ class PodsAssigned(EventBase, frozen=True, tag="pods.assigned"):
     domains: tuple[PodsOfDomain, ...]
 
 
+PlacementDecision = PodPlaced | PodPrepared | PodWithdrawn | PodUnschedulable | PodNominated
+"""What is decided about a node for a pod."""
+
 Decision = (
     CycleDecided
     | QuotaReserved
@@ -333,12 +336,8 @@ Decision = (
     | WorkloadPreempted
     | WorkloadMigrated
     | WorkloadReplaced
-    | PodPlaced
-    | PodPrepared
-    | PodWithdrawn
-    | PodUnschedulable
+    | PlacementDecision
     | PodTried
-    | PodNominated
     | PodGroupTried
     | PodsAssigned
 )

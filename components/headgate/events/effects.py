@@ -324,14 +324,14 @@ class ObjectReleased(EventBase, frozen=True, tag="object.released"):
             upcast_job(self, "name")
 
 
+PlacementEffect = PodBound | PodBindRejected | PodPreempted | PodPreemptionRejected
+"""What became of a pod's binding, or of a pod that had to go for another one."""
+
 Effect = (
     LeaderElected
     | StatusApplied
     | StatusRejected
-    | PodBound
-    | PodBindRejected
-    | PodPreempted
-    | PodPreemptionRejected
+    | PlacementEffect
     | PodWriteRejected
     | PodRemoved
     | PodFailed

@@ -47,17 +47,9 @@ from headgate.core.placement.scan import NodeOrder
 from headgate.core.placement.view import PlacementChange, PlacementView
 from headgate.core.state.tables import PlacementRecord, PlacementVerdict, State, write_key
 from headgate.events import decisions
-from headgate.events.decisions import ObjectPatch, Victim
+from headgate.events.decisions import ObjectPatch, PlacementDecision, Victim
 from headgate.events.extenders import ExtenderAnswer
 from headgate.events.ids import PodKey, Uid, UnixMs
-
-PlacementEvent = (
-    decisions.PodPlaced
-    | decisions.PodPrepared
-    | decisions.PodWithdrawn
-    | decisions.PodUnschedulable
-    | decisions.PodNominated
-)
 
 
 class PodDecision(msgspec.Struct, frozen=True):
@@ -70,7 +62,7 @@ class PodDecision(msgspec.Struct, frozen=True):
     decided: the pod is to be decided again, with the same start, when their answers are in the state.
     """
 
-    events: tuple[PlacementEvent, ...]
+    events: tuple[PlacementDecision, ...]
     is_placed: bool
     rejectors: tuple[str, ...]
     pending: tuple[str, ...]
@@ -142,7 +134,7 @@ class PlacementDecider:
         else:
             refused = refused_of(made)
             nominations = self.nominations(pod, made.nominated, made.post_filtered, scan_start)
-        events: tuple[PlacementEvent, ...] = (*self.verdict(pod, refused, scan_start, scanned), *nominations)
+        events: tuple[PlacementDecision, ...] = (*self.verdict(pod, refused, scan_start, scanned), *nominations)
         changes = self.suppose_all(events)
         return PodDecision(events, False, refused.rejectors, refused.pending, next_start, tuple(changes))
 
@@ -238,12 +230,12 @@ class PlacementDecider:
 
     def nominations(
         self, pod: PodInfo, nominated: str | None, helped: PostFiltered | None, scan_start: int
-    ) -> tuple[PlacementEvent, ...]:
+    ) -> tuple[PlacementDecision, ...]:
         """The nomination, unless the log has it, and what others lose by it: their nominations, or nodes to come."""
         cluster = self.view.cluster
         doomed = [cluster.pods[key] for key in helped.victims] if helped is not None else []
         victims = self._victims(doomed)
-        events: list[PlacementEvent] = []
+        events: list[PlacementDecision] = []
         node = nominated if nominated is not None else pod.nominated_node_name
         if node != pod.nominated_node_name or victims:
             events.append(
@@ -298,14 +290,14 @@ class PlacementDecider:
             arguments = VolumeBindingArgs()
         return UnixMs(record.placed_at_ms + 1000 * arguments.bind_timeout_seconds)
 
-    def follow_up(self, key: PodKey, now_ms: UnixMs) -> PlacementEvent | None:
+    def follow_up(self, key: PodKey, now_ms: UnixMs) -> PlacementDecision | None:
         """What has become of a pod that is waiting; None while it has to wait on."""
         record, pod = self.view.record_of(key), self.view.base_of(key)
         if record is None or pod is None:
             return None
         return self._followed(pod, record, is_late=now_ms >= self.deadline_ms(key))
 
-    def suppose(self, event: PlacementEvent) -> list[PlacementChange]:
+    def suppose(self, event: PlacementDecision) -> list[PlacementChange]:
         """The view as if an event were folded."""
         return self.suppose_all((event,))
 
@@ -314,7 +306,7 @@ class PlacementDecider:
         self._answered.clear()
         return self.view.forget()
 
-    def _followed(self, pod: PodInfo, record: PlacementRecord, *, is_late: bool) -> PlacementEvent | None:
+    def _followed(self, pod: PodInfo, record: PlacementRecord, *, is_late: bool) -> PlacementDecision | None:
         framework, node = self.framework_of(pod), self.view.cluster.node(record.node)
         if framework is None:
             missing = f"no profile of the KubeSchedulerConfiguration is named {pod.spec.scheduler_name}"
@@ -356,7 +348,7 @@ class PlacementDecider:
         record = self.view.record_of(key)
         return record if record is not None and record.uid == uid else PlacementRecord(uid=uid)
 
-    def suppose_all(self, events: Iterable[PlacementEvent]) -> list[PlacementChange]:
+    def suppose_all(self, events: Iterable[PlacementDecision]) -> list[PlacementChange]:
         """The view as if these events were folded."""
         changes: list[PlacementChange] = []
         for event in events:

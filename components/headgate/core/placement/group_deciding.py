@@ -25,7 +25,6 @@ from headgate.core.placement.attempt import PlacementAttempt
 from headgate.core.placement.deciding import (
     ChosenNode,
     PlacementDecider,
-    PlacementEvent,
 )
 from headgate.core.placement.framework.plugin import PostFiltered
 from headgate.core.placement.framework.runtime import Framework
@@ -36,6 +35,7 @@ from headgate.core.placement.pods import PodInfo
 from headgate.core.placement.refused import UNSCHEDULABLE, PodRefused, refused_of
 from headgate.core.placement.view import PlacementChange
 from headgate.events import decisions
+from headgate.events.decisions import PlacementDecision
 from headgate.events.ids import PodKey, Uid
 
 WAITING: Final = "pod group is waiting for preemption to complete"
@@ -52,7 +52,7 @@ class GroupDecision(msgspec.Struct, frozen=True):
     """
 
     tried: decisions.PodGroupTried
-    by_pod: Mapping[str, tuple[PlacementEvent, ...]]
+    by_pod: Mapping[str, tuple[PlacementDecision, ...]]
     next_start: int
     changes: tuple[PlacementChange, ...]
 
@@ -87,7 +87,7 @@ def decide_group(decider: PlacementDecider, group: str, pods: Sequence[PodInfo],
     """Try to place the pods of a group (each of `pod_to_place`), in this order, and suppose the result."""
     outcome = _GroupAttempt(decider, group, pods).run(scan_start)
     told: list[PlacementChange] = []
-    by_pod: dict[str, tuple[PlacementEvent, ...]] = {}
+    by_pod: dict[str, tuple[PlacementDecision, ...]] = {}
     for each in _with_all(outcome, pods):
         of_pod = tuple(_events_of(decider, outcome, each))
         told += decider.suppose_all(of_pod)
@@ -118,7 +118,7 @@ def _with_all(outcome: _Outcome, pods: Sequence[PodInfo]) -> Iterable[_Tried]:
         yield _Tried(pod, outcome.next_start, refused=PodRefused(_reason_of(outcome), outcome.error or outcome.message))
 
 
-def _events_of(decider: PlacementDecider, outcome: _Outcome, tried: _Tried) -> Iterable[PlacementEvent]:
+def _events_of(decider: PlacementDecider, outcome: _Outcome, tried: _Tried) -> Iterable[PlacementDecision]:
     """What is recorded of one pod (submitPodGroupAlgorithmResult)."""
     refused, nominated, helped = tried.refused, tried.nominated, tried.helped
     if outcome.error:

@@ -32,17 +32,7 @@ from headgate.events import decisions, effects, facts
 from headgate.events.ids import PodKey
 
 PlacementFact = facts.ObjectObserved | facts.ObjectDeleted
-OfPlacement = (
-    decisions.PodPlaced
-    | decisions.PodPrepared
-    | decisions.PodWithdrawn
-    | decisions.PodUnschedulable
-    | decisions.PodNominated
-    | effects.PodBound
-    | effects.PodBindRejected
-    | effects.PodPreempted
-    | effects.PodPreemptionRejected
-)
+OfPlacement = decisions.PlacementDecision | effects.PlacementEffect
 """What is decided and done about pods."""
 
 _DOOMED: Final = PodConditionObject(type=DISRUPTION_TARGET, status="True", reason=PREEMPTED)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from headgate.core.config.fields import ConfigurationError
 from headgate.core.log.rules_version import BINDINGS_SINCE, PLACEMENT_PARTS_SINCE, PLACEMENTS_SINCE, decides_alike
 from headgate.core.placement.configuration.profiles import Registry
-from headgate.core.placement.deciding import PlacementDecider, PlacementEvent
+from headgate.core.placement.deciding import PlacementDecider
 from headgate.core.placement.group_deciding import decide_group
 from headgate.core.placement.plugins.registry import REGISTRY
 from headgate.core.placement.view import OfPlacement, PlacementFact
@@ -29,6 +29,7 @@ from headgate.core.verification.check import NOTHING, ReplayDifference, opens_te
 from headgate.events import decisions, effects
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
+from headgate.events.decisions import PlacementDecision
 from headgate.events.effects import ObjectQuarantined, ObjectReleased
 from headgate.events.facts import SchedulerConfigurationObserved
 from headgate.events.ids import Seq, Uid, UnixMs
@@ -46,7 +47,7 @@ PLACEMENT_EVENTS: Final = (
 _REMAKE: Final = (SchedulerConfigurationObserved, ObjectQuarantined, ObjectReleased)
 
 
-Decided = PlacementEvent | decisions.PodGroupTried
+Decided = PlacementDecision | decisions.PodGroupTried
 
 
 class PlacementCheck:
@@ -201,7 +202,7 @@ def _counted_as(event: Decided | None, made: Decided | None) -> Decided | None:
 def _subject_of(event: Event) -> str:
     if isinstance(event, decisions.PodGroupTried):
         return f"PodGroup {event.group}"
-    return f"pod {event.pod}" if isinstance(event, PlacementEvent) else ""
+    return f"pod {event.pod}" if isinstance(event, PlacementDecision) else ""
 
 
 def _without_parts(event: Decided | None) -> Decided | None:

@@ -20,7 +20,7 @@ from headgate.core.fold.placement import nomination
 from headgate.core.fold.quarantine import Treatments
 from headgate.core.kubernetes.pod_manifests import shown_node, shown_nomination
 from headgate.core.placement.configuration.profiles import Registry
-from headgate.core.placement.deciding import PlacementDecider, PlacementEvent
+from headgate.core.placement.deciding import PlacementDecider
 from headgate.core.placement.groups import group_of
 from headgate.core.placement.plugins.registry import REGISTRY
 from headgate.core.state.manifests import PODS, decoded, object_of, pod_of
@@ -31,6 +31,7 @@ from headgate.core.views.placement_answer import NOT_CONSULTED, PlacementAnswer,
 from headgate.core.views.timeline import EventPlace, Line, Notes
 from headgate.events import decisions, effects, facts
 from headgate.events.commit import LoggedCommit, Position
+from headgate.events.decisions import PlacementDecision
 from headgate.events.ids import PodKey, Seq, UnixMs
 from headgate.events.registry import Event
 
@@ -65,7 +66,7 @@ class RecordedAttempt(msgspec.Struct, frozen=True, kw_only=True):
     position: Position
     decided_at: Seq
     scan_start: int
-    earlier: tuple[PlacementEvent, ...]
+    earlier: tuple[PlacementDecision, ...]
 
 
 class PodExplainer:
@@ -204,7 +205,7 @@ class PodExplainer:
             position=Position(logged.seq, index),
             decided_at=commit.decided_at,
             scan_start=getattr(event, "scan_start", 0),
-            earlier=tuple(each for each in earlier if isinstance(each, PlacementEvent)),
+            earlier=tuple(each for each in earlier if isinstance(each, PlacementDecision)),
         )
 
 

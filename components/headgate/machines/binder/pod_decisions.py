@@ -56,17 +56,7 @@ class PodDecisions:
 
     def on_event(
         self,
-        event: decisions.PodPlaced
-        | decisions.PodPrepared
-        | decisions.PodWithdrawn
-        | decisions.PodUnschedulable
-        | decisions.PodNominated
-        | effects.PodBound
-        | effects.PodBindRejected
-        | effects.PodPreempted
-        | effects.PodPreemptionRejected
-        | effects.PodWriteRejected
-        | ExtenderAnswered,
+        event: decisions.PlacementDecision | effects.PlacementEffect | effects.PodWriteRejected | ExtenderAnswered,
     ) -> None:
         """Something was decided about a pod, or the effect of a call is folded."""
         match event:

@@ -31,7 +31,7 @@ from headgate.core.kubernetes.conditions import parse_rfc3339
 from headgate.core.machine.contract import AskExtender, Completed
 from headgate.core.machine.listeners import Listeners
 from headgate.core.placement.configuration.profiles import Registry
-from headgate.core.placement.deciding import PlacementDecider, PlacementEvent
+from headgate.core.placement.deciding import PlacementDecider
 from headgate.core.placement.extenders.requests import ExtenderAsk
 from headgate.core.placement.framework.events import EventResource
 from headgate.core.placement.group_deciding import decide_group
@@ -48,6 +48,7 @@ from headgate.core.state.attribution import about
 from headgate.core.state.tables import State
 from headgate.events import decisions, effects, facts
 from headgate.events.base import Producer
+from headgate.events.decisions import PlacementDecision
 from headgate.events.extenders import ExtenderAnswered
 from headgate.events.ids import PodKey, Uid, UnixMs
 from headgate.machines.scheduler.extender_calls import ExtenderCallsUnderWay
@@ -60,7 +61,7 @@ _RESOURCES: Final = {each.value.rpartition("/")[2]: each for each in EventResour
 """By kind: what its events are called."""
 
 
-SchedulerEvent = PlacementEvent | decisions.PodTried | decisions.PodGroupTried
+SchedulerEvent = PlacementDecision | decisions.PodTried | decisions.PodGroupTried
 """What the scheduler appends about pods."""
 
 
@@ -319,13 +320,13 @@ class _Running:
             times.append(due_ms)
         return min(times, default=None)
 
-    def _follow_up(self) -> list[PlacementEvent]:
+    def _follow_up(self) -> list[PlacementDecision]:
         """What has become of the pods that wait for something before they are bound."""
         is_late = any(self._now_ms >= self._decider.deadline_ms(key) for key in self._waiting)
         if not (self._is_due or is_late):
             return []
         self._is_due = False
-        events: list[PlacementEvent] = []
+        events: list[PlacementDecision] = []
         for key in list(self._waiting):
             with about(PODS.kind, key):
                 event = self._decider.follow_up(key, self._now_ms)
@@ -334,9 +335,9 @@ class _Running:
                     self._tell(self._decider.suppose(event))
         return events
 
-    def _refuse_unreadable(self) -> list[PlacementEvent]:
+    def _refuse_unreadable(self) -> list[PlacementDecision]:
         """The verdicts on pods that cannot be read. Such a pod is tried once a change makes it readable."""
-        events: list[PlacementEvent] = []
+        events: list[PlacementDecision] = []
         for key in list(self._unreadable)[:ATTEMPTS_MAX]:
             del self._unreadable[key]
             if not is_aside(self._state, PODS.kind, key, Producer.SCHEDULER):
@@ -400,7 +401,7 @@ class _Running:
             self._tell(decided.changes)
         return (() if decided.asks else self._counted(queued, decided.events)), decided.asks
 
-    def _counted(self, queued: QueuedPod, events: Sequence[PlacementEvent]) -> tuple[SchedulerEvent, ...]:
+    def _counted(self, queued: QueuedPod, events: Sequence[PlacementDecision]) -> tuple[SchedulerEvent, ...]:
         """What is to be appended of an attempt, with the number of attempts."""
         key = PodKey(queued.pod.key)
         first = events[0] if events else None
