@@ -14,7 +14,7 @@ within WAIT_MS.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -32,14 +32,20 @@ _TOPOLOGY: Final = "topology.kubernetes.io/"
 _SCHEDULED: Final = "PodScheduled"
 
 
+class _Waiting(NamedTuple):
+    """The last change of a pod that waits, and since when one of it does."""
+
+    since_ms: UnixMs
+    observed: facts.ObjectObserved
+
+
 class PodEchoes:
     """The changes that wait. See the module's docstring."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._waiting: dict[PodKey, facts.ObjectObserved] = {}
-        self._since_ms: dict[PodKey, UnixMs] = {}
-        """Since when a change of each of them waits, in this order."""
+        self._waiting: dict[PodKey, _Waiting] = {}
+        """In the order of their first changes."""
         self._now_ms = UnixMs(0)
         self._holds = True
 
@@ -55,8 +61,8 @@ class PodEchoes:
         """Whether this change of a pod waits. If not, what has waited of the pod is void."""
         key = PodKey(observed.name)
         if self._holds and self._is_echo(observed):
-            self._waiting[key] = observed
-            self._since_ms.setdefault(key, self._now_ms)
+            before = self._waiting.get(key)
+            self._waiting[key] = _Waiting(before.since_ms if before is not None else self._now_ms, observed)
             return True
         self.drop(key)
         return False
@@ -64,28 +70,26 @@ class PodEchoes:
     def drop(self, key: PodKey) -> None:
         """A pod is gone, has ended, or is as the log has it."""
         self._waiting.pop(key, None)
-        self._since_ms.pop(key, None)
 
     def clear(self) -> None:
         """All pods are listed, or none are placed any more."""
         self._waiting.clear()
-        self._since_ms.clear()
 
     def take(self, room_for: int) -> Iterator[facts.ObjectObserved]:
         """The changes that are due, at most `room_for`."""
         due_ms = self.wake_ms()
         if self._holds and (due_ms is None or self._now_ms < due_ms):
             return
-        for key, since_ms in list(self._since_ms.items())[:room_for]:
-            if self._holds and self._now_ms < since_ms + WAIT_MS // 2:
+        for key, waiting in list(self._waiting.items())[:room_for]:
+            if self._holds and self._now_ms < waiting.since_ms + WAIT_MS // 2:
                 return
-            yield self._waiting[key]
+            yield waiting.observed
             self.drop(key)
 
     def wake_ms(self) -> UnixMs | None:
         """When changes are due; None if there are none."""
-        since_ms = next(iter(self._since_ms.values()), None)
-        return None if since_ms is None else UnixMs(since_ms + WAIT_MS)
+        first = next(iter(self._waiting.values()), None)
+        return None if first is None else UnixMs(first.since_ms + WAIT_MS)
 
     def _is_echo(self, observed: facts.ObjectObserved) -> bool:
         known = raw_object(self._state, PODS.plural, observed.name)
