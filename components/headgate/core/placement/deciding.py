@@ -120,9 +120,7 @@ class PlacementDecider:
         made = self.attempted(pod, scan_start)
         if made.asks:
             return PodDecision((), False, (), (), scan_start, (), made.asks)
-        nodes = max(1, len(self.view.cluster.columns.rows))
-        next_start = (scan_start + made.looked) % nodes
-        scanned = made.looked if made.looked < nodes else 0
+        next_start, scanned = scan_end(made, scan_start, len(self.view.cluster.columns.rows))
         if made.node:
             node = self.view.cluster.node(made.node)
             assert node is not None, f"{made.node} is gone"
@@ -148,11 +146,10 @@ class PlacementDecider:
         if metadata.get("deletionTimestamp") is not None or scheduler not in self.frameworks:
             return ()
         message = f"pod {key}: {problem}"
-        record = self.view.record_of(key)
-        known = record.verdict if record is not None and record.uid == metadata.get("uid", "") else None
-        if known is not None and known.message == message:
-            return ()
         uid = Uid(metadata.get("uid", ""))
+        record = self.view.record_of_pod(key, uid)
+        if record is not None and record.verdict is not None and record.verdict.message == message:
+            return ()
         return (decisions.PodUnschedulable(pod=key, uid=uid, reason=SCHEDULER_ERROR, message=message),)
 
     # --- pods that got a node --------------------------------------------------------------------------------------
@@ -201,8 +198,8 @@ class PlacementDecider:
         self, pod: PodInfo, refused: PodRefused, scan_start: int, scanned: int
     ) -> tuple[decisions.PodUnschedulable, ...]:
         """The verdict, unless the log has it; if there are answers of extenders, it ends what they are for."""
-        record = self.view.record_of(PodKey(pod.key))
-        known = record.verdict if record is not None and record.uid == pod.uid else None
+        record = self.view.record_of_pod(pod.key, pod.uid)
+        known = record.verdict if record is not None else None
         is_news = bool(self._answers_of(PodKey(pod.key))) or not self._is_asked_for(pod, refused.writes)
         said = refused.reason, refused.message, refused.refusals
         if not is_news and known is not None and (known.reason, known.message, known.refusals) == said:
@@ -254,8 +251,8 @@ class PlacementDecider:
 
     def _held_back(self, pod: PodInfo) -> PlacementRecord | None:
         """The record of a pod that is placed and waits for something before it is bound: it need not be deleted."""
-        record = self.view.record_of(PodKey(pod.key))
-        return record if record is not None and record.uid == pod.uid and record.is_waiting else None
+        record = self.view.record_of_pod(pod.key, pod.uid)
+        return record if record is not None and record.is_waiting else None
 
     def _victims(self, pods: Sequence[PodInfo]) -> tuple[Victim, ...]:
         """Of pods that have to go those to be deleted: not those that are terminating, or only have to lose a node."""
@@ -345,8 +342,7 @@ class PlacementDecider:
     # --- what is supposed ------------------------------------------------------------------------------------------
 
     def _record(self, key: PodKey, uid: Uid) -> PlacementRecord:
-        record = self.view.record_of(key)
-        return record if record is not None and record.uid == uid else PlacementRecord(uid=uid)
+        return self.view.record_of_pod(key, uid) or PlacementRecord(uid=uid)
 
     def suppose_all(self, events: Iterable[PlacementDecision]) -> list[PlacementChange]:
         """The view as if these events were folded."""
@@ -373,6 +369,12 @@ class PlacementDecider:
                 case _:
                     assert_never(event)
         return changes
+
+
+def scan_end(made: PlacementAttempt, start: int, nodes: int) -> tuple[int, int]:
+    """Where the scan after an attempt starts, and how many of the nodes it has looked at, as recorded: 0 for all."""
+    nodes = max(1, nodes)
+    return (start + made.looked) % nodes, made.looked if made.looked < nodes else 0
 
 
 def _withdrawn(pod: PodInfo, record: PlacementRecord, why: PodRefused) -> decisions.PodWithdrawn:

@@ -25,6 +25,7 @@ from headgate.core.placement.attempt import PlacementAttempt
 from headgate.core.placement.deciding import (
     ChosenNode,
     PlacementDecider,
+    scan_end,
 )
 from headgate.core.placement.framework.plugin import PostFiltered
 from headgate.core.placement.framework.runtime import Framework
@@ -222,9 +223,7 @@ class _GroupAttempt:
         made: PlacementAttempt = self._decider.attempted(pod, start, rows)
         if made.asks:
             return _Tried(pod, start, refused=PodRefused(SCHEDULER_ERROR, _EXTENDERS)), start
-        nodes = max(1, len(cluster.columns.rows) if rows is None else len(rows))
-        next_start = (start + made.looked) % nodes
-        scanned = made.looked if made.looked < nodes else 0
+        next_start, scanned = scan_end(made, start, len(cluster.columns.rows) if rows is None else len(rows))
         refused = refused_of(made) if not made.node else None
         node = cluster.node(made.node or made.nominated or "")
         if node is None:

@@ -79,6 +79,11 @@ class PlacementView:
         """What is decided about a pod, in the log or supposed."""
         return self._supposed.get(key) or self.state.placements.get(key)
 
+    def record_of_pod(self, key: str, uid: str) -> PlacementRecord | None:
+        """The same of one pod: not of another that had its name."""
+        record = self.record_of(PodKey(key))
+        return record if record is not None and record.uid == uid else None
+
     def base_of(self, key: str) -> PodInfo | None:
         """A pod as its object is; None if it does not exist or cannot be read."""
         return self._bases.get(key)

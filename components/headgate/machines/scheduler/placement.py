@@ -147,8 +147,8 @@ def resumed(decider: PlacementDecider, pod: PodInfo, now_ms: UnixMs) -> QueuedPo
 
     One that has not been tried yet has come when it was created, as far as its object says so.
     """
-    record = decider.view.record_of(PodKey(pod.key))
-    tries = record.tries if record is not None and record.uid == pod.uid else None
+    record = decider.view.record_of_pod(pod.key, pod.uid)
+    tries = record.tries if record is not None else None
     if record is None or tries is None:
         created = pod.object.metadata.creation_timestamp
         came_ms = min(parse_rfc3339(created), now_ms) if created else now_ms
