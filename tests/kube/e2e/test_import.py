@@ -94,9 +94,19 @@ async def test_what_runs_is_imported_counts_and_frees_its_quota_at_its_end(deplo
                 lambda: cell.holds(lambda state: state.index.usage.get(team) == {(team, "cpu"): 1500}),
                 lambda: cell.state and cell.state.index.usage.get(team),
             )
-            # Half a CPU is left: the second has to wait.
-            await deployment.apply(*(job(team, name, run_ms=FOR_EVER_MS, cpu="500m") for name in ("fits", "waits")))
+            # Half a CPU is left: the second has to wait. Were both there at once, either could be the first.
+            await deployment.apply(job(team, "fits", run_ms=FOR_EVER_MS, cpu="500m"))
             await becomes(deployment, JOBS, "fits", team, lambda found: found["status"].get("ready"))
+            await deployment.apply(job(team, "waits", run_ms=FOR_EVER_MS, cpu="500m"))
+            await until(
+                lambda: cell.holds(
+                    lambda state: any(
+                        key.startswith(f"{team}/job-waits-") and each.verdict is not None
+                        for key, each in state.workloads.items()
+                    )
+                ),
+                lambda: "a verdict on the second",
+            )
             assert (await deployment.get(JOBS, "waits", team))["spec"]["suspend"]
             assert before.items() <= (await running(deployment, team)).items()
             assert await headgate(deployment, *by_rules, "--dry-run=false") == 0  # what is queued is left alone
